@@ -1,0 +1,61 @@
+# The entry points; `make help` lists them. The build itself is CMakeLists.txt.
+CMAKE = $(or $(shell command -v cmake),build/venv/bin/cmake)
+JOBS ?= 2
+PREFIX ?= /usr/local
+DESTDIR ?=
+ARGS ?=
+
+.PHONY: build debug demo test install bench lint fmt clean help
+.DEFAULT_GOAL := build
+
+## build     build/libheddle.so, build/libheddle.a and build/heddle-override.o (the default)
+build: build/CMakeCache.txt
+	@$(CMAKE) --build build -j$(JOBS)
+
+build/CMakeCache.txt:
+	@scripts/setup build
+	@$(CMAKE) -S . -B build -DCMAKE_BUILD_TYPE=Release -DCMAKE_INSTALL_PREFIX=$(PREFIX)
+
+## debug     the same in build-debug, with internal invariants checked
+debug:
+	@$(CMAKE) -S . -B build-debug -DCMAKE_BUILD_TYPE=Debug -DHEDDLE_DEBUG=ON
+	@$(CMAKE) --build build-debug -j$(JOBS)
+
+## demo      install what is missing, build, and compare allocators on real Lua, Python and SQLite programs (ARGS=...)
+demo:
+	@scripts/setup demo
+	@$(MAKE) --no-print-directory build
+	@scripts/heddle demo $(ARGS)
+
+## test      install what is missing, build, run every test; the last line says how many passed and failed
+test:
+	@scripts/setup test
+	@$(MAKE) --no-print-directory build
+	@scripts/test build
+
+## install   libraries, headers, the command and man pages to PREFIX (default /usr/local), below DESTDIR
+install: build
+	@$(CMAKE) -S . -B build -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/install.log
+	@DESTDIR=$(DESTDIR) $(CMAKE) --install build
+
+## bench     build the workloads and compare allocators on them (ARGS=...)
+bench: build
+	@scripts/bench $(ARGS)
+
+## lint      the style guide as a test, warnings as errors, and the checkers of C, Python and shell
+lint:
+	@scripts/setup lint
+	@scripts/lint
+
+## fmt       format C sources in place
+fmt:
+	@scripts/setup lint
+	@scripts/lint --fix
+
+## clean     remove what the compiler made; downloaded peers and the virtual environment stay (rm -rf build removes all)
+clean:
+	@for d in build build-*; do if [ -f $$d/CMakeCache.txt ]; then $(CMAKE) --build $$d --target clean; fi; done
+
+## help      this list
+help:
+	@sed -n 's/^## /  make /p' Makefile

@@ -1,0 +1,16 @@
+# bench_workloads: each bench/workloads/*.c is a program of its own. Not part of the default build.
+file(GLOB workloads CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/bench/workloads/*.c)
+if(NOT workloads)
+  return()
+endif()
+add_custom_target(bench_workloads)
+foreach(source ${workloads})
+  get_filename_component(name ${source} NAME_WE)
+  add_executable(bench_${name} EXCLUDE_FROM_ALL ${source})
+  target_compile_options(bench_${name} PRIVATE -std=gnu11 -O2 -Wall -Wextra)
+  target_include_directories(bench_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}/bench ${CMAKE_CURRENT_SOURCE_DIR}/bench/workloads)
+  target_link_libraries(bench_${name} PRIVATE pthread m)
+  set_target_properties(bench_${name} PROPERTIES
+    OUTPUT_NAME ${name} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_CURRENT_BINARY_DIR}/bench)
+  add_dependencies(bench_workloads bench_${name})
+endforeach()

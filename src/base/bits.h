@@ -1,0 +1,61 @@
+/* Bits, sizes and compiler words. No state, no allocator knowledge.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_BASE_BITS_H
+#define HD_BASE_BITS_H
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define HD_LIKELY(x) __builtin_expect(!!(x), 1)
+#define HD_UNLIKELY(x) __builtin_expect(!!(x), 0)
+
+/* FAST marks what a hit of malloc or free runs through, SLOW what must stay out of its way. */
+#define FAST static inline __attribute__((always_inline))
+#define SLOW __attribute__((noinline, cold))
+#define HD_EXPORT __attribute__((visibility("default")))
+
+#define HD_KIB ((size_t)1 << 10)
+#define HD_MIB ((size_t)1 << 20)
+#define HD_GIB ((size_t)1 << 30)
+
+/* Position of the lowest set bit; word must not be 0. */
+FAST unsigned hd_lowest_bit(uint64_t word) { return (unsigned)__builtin_ctzll(word); }
+
+/* Position of the highest set bit; word must not be 0. */
+FAST unsigned hd_highest_bit(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
+
+/* Bits set in word, without the library call that the compiler makes where the CPU may lack the instruction. */
+FAST unsigned hd_bit_count(uint64_t word) {
+  word = word - ((word >> 1) & 0x5555555555555555u);
+  word = (word & 0x3333333333333333u) + ((word >> 2) & 0x3333333333333333u);
+  word = (word + (word >> 4)) & 0x0f0f0f0f0f0f0f0fu;
+  return (unsigned)((word * 0x0101010101010101u) >> 56);
+}
+
+/* A word with the lowest count bits set, count 0..64. */
+FAST uint64_t hd_low_mask(unsigned count) { return count >= 64 ? UINT64_MAX : ((uint64_t)1 << count) - 1; }
+
+FAST bool hd_is_power_of_2(size_t value) { return value != 0 && (value & (value - 1)) == 0; }
+
+/* value rounded up to a multiple of step, a power of two. The caller knows that the sum does not overflow. */
+FAST size_t hd_round_up(size_t value, size_t step) { return (value + step - 1) & ~(step - 1); }
+FAST size_t hd_round_down(size_t value, size_t step) { return value & ~(step - 1); }
+
+FAST size_t hd_min(size_t a, size_t b) { return a < b ? a : b; }
+FAST size_t hd_max(size_t a, size_t b) { return a > b ? a : b; }
+
+/* *product = a * b; false when it overflows. */
+FAST bool hd_multiply(size_t a, size_t b, size_t *product) { return !__builtin_mul_overflow(a, b, product); }
+
+/* The number x with odd * x == 1 modulo 2^64 (Newton's iteration doubles the right bits, five rounds from 5 make 64). */
+FAST uint64_t hd_inverse(uint64_t odd) {
+  uint64_t x = (3 * odd) ^ 2;
+  for (int round = 0; round < 4; round++) x *= 2 - odd * x;
+  return x;
+}
+
+FAST uint64_t hd_rotate_right(uint64_t value, unsigned count) { return (value >> (count & 63)) | (value << (-count & 63)); }
+
+#endif

@@ -1,0 +1,388 @@
+/* Behind the fast paths: refills, large blocks, frees of other heaps' blocks, realloc, calloc and aligned requests.
+ * See alloc.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/alloc.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/gate.h"
+#include "core/large.h"
+#include "core/purge.h"
+#include "core/remote.h"
+#include "core/report.h"
+#include "core/thread.h"
+#include "os/next.h"
+#include "os/os.h"
+
+enum {
+  ZERO_BY_PURGE = 4 * 1024 * 1024, /* from here on clearing old memory means exchanging it for fresh memory */
+  ALIGN_BY_CLASS = 32 * 1024       /* larger alignments need whole units */
+};
+
+static const size_t align_max = (size_t)1 << 40;
+
+static void *no_memory(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+/* ---- small and medium -------------------------------------------------------------------------------------------- */
+
+/* The slot of a class with at least one block in it; NULL without memory. The caller is the heap's owner. */
+static hd_slot *ready_slot(hd_heap *heap, unsigned class_index) {
+  hd_slot *slot = &heap->slot[class_index];
+  if (HD_LIKELY(slot->bits != 0)) return slot;
+  hdi_gate_enter(heap);
+  bool filled = hdi_heap_refill(heap, class_index);
+  hdi_gate_leave(heap);
+  if (HD_UNLIKELY(!filled)) {
+    hdi_purge_collect(0);
+    hdi_gate_enter(heap);
+    filled = slot->bits != 0 || hdi_heap_refill(heap, class_index);
+    hdi_gate_leave(heap);
+  }
+  return filled ? slot : NULL;
+}
+
+/* The calling thread's heap, or NULL: then the call is the next allocator's, or fails. */
+static inline hd_heap *own_heap(void) {
+  hd_heap *heap = hdi_heap_self;
+  return HD_LIKELY(!hdi_heap_is_empty(heap)) ? heap : hdi_thread_heap();
+}
+
+void *hdi_alloc_slow(size_t bytes) {
+  hd_heap *heap = own_heap();
+  if (HD_UNLIKELY(heap == NULL)) return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
+  hd_slot *slot = ready_slot(heap, hdi_sizeclass_of(bytes));
+  return HD_LIKELY(slot != NULL) ? hdi_alloc_take(slot, slot->bits) : no_memory();
+}
+
+/* ---- large ------------------------------------------------------------------------------------------------------- */
+
+static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool *zeroed) {
+  if (heap->explicit_heap) return hdi_large_alloc(heap, bytes, alignment, zeroed);
+  hdi_gate_enter(heap);
+  void *p = hdi_large_alloc(heap, bytes, alignment, zeroed);
+  hdi_gate_leave(heap);
+  return p;
+}
+
+static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zero) {
+  bool zeroed = false;
+  if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
+  void *p = large_once(heap, bytes, alignment, &zeroed);
+  if (HD_UNLIKELY(p == NULL) && !heap->explicit_heap) {
+    hdi_purge_collect(0);
+    p = large_once(heap, bytes, alignment, &zeroed);
+  }
+  if (p == NULL) return no_memory();
+  if (zero && !zeroed) {
+    size_t whole = hd_round_up(bytes, hdi_os.page_bytes);
+    if (bytes < ZERO_BY_PURGE || heap->own_space || !hdi_os_purge(p, whole)) memset(p, 0, bytes);
+  }
+  return p;
+}
+
+void *hdi_alloc_medium(size_t bytes) {
+  hd_heap *heap = hdi_heap_self;
+  if (HD_LIKELY(bytes <= HD_MEDIUM_MAX)) {
+    unsigned class_index = hdi_sizeclass_medium(bytes);
+    hd_slot *slot = &heap->slot[class_index];
+    uint64_t bits = slot->bits;
+    if (HD_UNLIKELY(bits == 0)) return hdi_alloc_slow(bytes);
+    return hdi_alloc_take(slot, bits);
+  }
+  if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
+  heap = own_heap();
+  if (HD_UNLIKELY(heap == NULL)) return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
+  return alloc_large(heap, bytes, 1, false);
+}
+
+/* ---- zeroed ------------------------------------------------------------------------------------------------------ */
+
+/* Clear a block of at least bytes, rounded up to 16. Short ones inline: the call would cost more than the stores. */
+static inline void clear(void *p, size_t bytes) {
+  typedef uint64_t pair __attribute__((vector_size(16), may_alias));
+  if (bytes > 128) {
+    memset(p, 0, bytes);
+    return;
+  }
+  pair *at = p;
+  for (size_t done = 0; done < bytes; done += 16) *at++ = (pair){0, 0};
+}
+
+static void *take_zeroed(hd_slot *slot, size_t bytes) {
+  bool zeroed = slot->zeroed != 0;
+  void *p = hdi_alloc_take(slot, slot->bits);
+  if (!zeroed) clear(p, bytes);
+  return p;
+}
+
+void *hdi_alloc_zeroed(size_t count, size_t bytes) {
+  size_t total = 0;
+  if (HD_UNLIKELY(!hd_multiply(count, bytes, &total))) return no_memory();
+  if (HD_UNLIKELY(total > HD_MEDIUM_MAX)) return hdi_alloc_zeroed_slow(total);
+  hd_slot *slot = &hdi_heap_self->slot[hdi_sizeclass_of(total)];
+  if (HD_UNLIKELY(slot->bits == 0)) return hdi_alloc_zeroed_slow(total);
+  return take_zeroed(slot, total);
+}
+
+void *hdi_alloc_zeroed_slow(size_t bytes) {
+  if (bytes > PTRDIFF_MAX) return no_memory();
+  hd_heap *heap = own_heap();
+  if (HD_UNLIKELY(heap == NULL)) return hdi_thread_is_passthrough() ? hdi_next_get()->calloc(1, bytes) : no_memory();
+  if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
+  hd_slot *slot = ready_slot(heap, hdi_sizeclass_of(bytes));
+  return HD_LIKELY(slot != NULL) ? take_zeroed(slot, bytes) : no_memory();
+}
+
+/* ---- aligned ----------------------------------------------------------------------------------------------------- */
+
+/* The smallest class of at least bytes whose blocks all lie at multiples of the alignment: pages start at multiples of 64 KiB, so
+ * those are the classes whose size is one. 0: there is none. */
+static unsigned aligned_class(size_t alignment, size_t bytes) {
+  bytes = hd_max(bytes, alignment);
+  if (bytes > HD_MEDIUM_MAX || alignment > ALIGN_BY_CLASS) return 0;
+  for (unsigned i = hdi_sizeclass_of(bytes); i < HD_CLASS_COUNT; i++) {
+    if ((hdi_sizeclass_bytes(i) & (alignment - 1)) == 0) return i;
+  }
+  return 0;
+}
+
+static void *alloc_class(hd_heap *heap, unsigned class_index, bool zero) {
+  hd_slot *slot = ready_slot(heap, class_index);
+  if (slot == NULL) return no_memory();
+  return zero ? take_zeroed(slot, slot->block_bytes) : hdi_alloc_take(slot, slot->bits);
+}
+
+static void *aligned_in(hd_heap *heap, size_t alignment, size_t bytes, bool zero) {
+  unsigned class_index = aligned_class(alignment, bytes);
+  if (class_index != 0) return alloc_class(heap, class_index, zero);
+  return alloc_large(heap, hd_max(bytes, 1), alignment, zero);
+}
+
+static bool bad_alignment(size_t alignment) {
+  if (hd_is_power_of_2(alignment) && alignment <= align_max) return false;
+  errno = EINVAL;
+  return true;
+}
+
+void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
+  if (HD_UNLIKELY(bad_alignment(alignment))) return NULL;
+  if (alignment <= 16) return zero ? hdi_alloc_zeroed(1, bytes) : hdi_alloc(bytes);
+  if (bytes > PTRDIFF_MAX) return no_memory();
+  hd_heap *heap = own_heap();
+  if (HD_LIKELY(heap != NULL)) return aligned_in(heap, alignment, bytes, zero);
+  if (!hdi_thread_is_passthrough()) return no_memory();
+  void *p = hdi_next_get()->memalign(alignment, bytes);
+  if (p != NULL && zero) memset(p, 0, bytes);
+  return p;
+}
+
+/* ---- free -------------------------------------------------------------------------------------------------------- */
+
+void hdi_free_event(hd_heap *heap, hd_unit *page) {
+  hdi_gate_enter(heap);
+  /* A collector may have released the page between the last free and this. */
+  if ((hd_load_relaxed(&page->owner) & ~(uintptr_t)HD_OWNER_BITS) == (uintptr_t)heap) hdi_heap_settle(heap, page);
+  hdi_gate_leave(heap);
+  hdi_purge_note();
+}
+
+void hdi_free_misuse(void *p) {
+  hd_unit *unit = hdi_space_find(p);
+  if (p != NULL && unit != NULL) hdi_report_misuse("free", p, unit);
+}
+
+static SLOW void free_foreign(void *p) {
+  const hd_next *next = hdi_next_get();
+  if (next->free != NULL) next->free(p);
+  else hdi_report_foreign("free", p);
+}
+
+static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
+  hd_unit *head = unit->head;
+  hd_heap *owner = (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS);
+  uint64_t index = hdi_unit_block_index(unit, p);
+  if (HD_UNLIKELY(index >= unit->capacity) || owner == NULL) {
+    hdi_free_misuse(p);
+    return;
+  }
+  hd_block_state *state = unit->map + index;
+  bool explicit_heap = owner->explicit_heap;
+  if (explicit_heap) hdi_lock_take(&owner->lock);
+  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {
+    if (explicit_heap) hdi_lock_drop(&owner->lock);
+    hdi_free_misuse(p);
+    return;
+  }
+  if (explicit_heap) {
+    if (!hdi_free_local(head, state)) hdi_heap_settle(owner, head);
+    hdi_lock_drop(&owner->lock);
+  } else {
+    hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */
+    hdi_remote_count(self, head);
+    hdi_purge_note();
+  }
+}
+
+static void free_large(void *p, hd_unit *unit) {
+  if (HD_UNLIKELY(unit->base != p || hd_exchange(&unit->live, 0u) != 1)) {
+    hdi_free_misuse(p);
+    return;
+  }
+  hd_heap *heap = hdi_large_heap(unit);
+  if (heap != NULL) hdi_lock_take(&heap->lock);
+  hdi_large_free(unit);
+  if (heap != NULL) hdi_lock_drop(&heap->lock);
+  hdi_purge_note();
+}
+
+void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap, uintptr_t owner) {
+  if (HD_LIKELY(owner == ((uintptr_t)heap | HD_OWNER_MULTI))) {
+    uint64_t index = hdi_unit_block_index(unit, p);
+    hd_unit *head = unit->head;
+    hd_block_state *state = unit->map + index;
+    if (HD_UNLIKELY(index >= unit->capacity || hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_misuse(p);
+    else if (HD_UNLIKELY(!hdi_free_local(head, state))) hdi_free_event(heap, head);
+    return;
+  }
+  if (p == NULL) return;
+  unit = hdi_space_find(p);
+  if (unit == NULL) {
+    free_foreign(p);
+    return;
+  }
+  switch (hd_load_acquire(&unit->kind)) {
+    case HD_UNIT_PAGE: free_in_page(p, unit, heap); break;
+    case HD_UNIT_LARGE: free_large(p, unit); break;
+    default: hdi_free_misuse(p);
+  }
+}
+
+/* ---- looking at and resizing blocks ------------------------------------------------------------------------------ */
+
+/* The unit of a live block that starts at p; NULL, after a report, for anything else in Heddle's memory. */
+static hd_unit *live_block(const char *verb, const void *p, hd_unit *unit) {
+  unsigned kind = hd_load_acquire(&unit->kind);
+  if (HD_LIKELY(kind == HD_UNIT_PAGE)) {
+    uint64_t index = hdi_unit_block_index(unit, p);
+    if (HD_LIKELY(index < unit->capacity && hd_load_relaxed(&unit->map[index]) == HD_BLOCK_LIVE)) return unit;
+  } else if (kind == HD_UNIT_LARGE && unit->base == p && hd_load_relaxed(&unit->live) == 1) {
+    return unit;
+  }
+  hdi_report_misuse(verb, p, unit);
+  return NULL;
+}
+
+size_t hdi_usable(const void *p) {
+  if (p == NULL) return 0;
+  hd_unit *unit = hdi_space_find(p);
+  if (HD_UNLIKELY(unit == NULL)) {
+    const hd_next *next = hdi_next_get();
+    return next->usable != NULL ? next->usable((void *)(uintptr_t)p) : 0;
+  }
+  unit = live_block("usable_size", p, unit);
+  return unit == NULL ? 0 : unit->block_bytes;
+}
+
+/* Whether a block of old bytes should stay where it is for a request of bytes that fits it. */
+static bool stays(size_t old, size_t bytes) { return bytes <= old && (bytes >= old / 2 || old <= 64); }
+
+static hd_heap *heap_of(hd_unit *unit) {
+  hd_heap *heap = (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS);
+  return heap != NULL && heap->explicit_heap ? heap : NULL;
+}
+
+static bool resize_large(hd_unit *unit, size_t bytes) {
+  hd_heap *heap = heap_of(unit);
+  if (heap != NULL) hdi_lock_take(&heap->lock);
+  bool done = hdi_large_resize(unit, bytes);
+  if (heap != NULL) hdi_lock_drop(&heap->lock);
+  return done;
+}
+
+static void *realloc_by_copy(hd_unit *unit, void *p, size_t bytes) {
+  hd_heap *heap = heap_of(unit);
+  size_t old = unit->block_bytes;
+  void *target = heap != NULL ? hdi_alloc_from(heap, bytes, false) : hdi_alloc(bytes);
+  if (HD_UNLIKELY(target == NULL)) return NULL;
+  memcpy(target, p, hd_min(old, bytes));
+  hdi_free(p);
+  return target;
+}
+
+static SLOW void *realloc_foreign(void *p, size_t bytes) {
+  const hd_next *next = hdi_next_get();
+  if (next->realloc != NULL) return next->realloc(p, bytes);
+  hdi_report_foreign("realloc", p);
+  return no_memory();
+}
+
+void *hdi_realloc(void *p, size_t bytes) {
+  if (p == NULL) return hdi_alloc(bytes);
+  hd_unit *unit = hdi_space_find(p);
+  if (HD_UNLIKELY(unit == NULL)) return realloc_foreign(p, bytes);
+  if (HD_UNLIKELY(bytes == 0)) {
+    hdi_free(p);
+    return NULL;
+  }
+  if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
+  unit = live_block("realloc", p, unit);
+  if (HD_UNLIKELY(unit == NULL)) return no_memory();
+  if (hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) {
+    return stays(unit->block_bytes, bytes) ? p : realloc_by_copy(unit, p, bytes);
+  }
+  if (bytes > HD_MEDIUM_MAX) {
+    if (resize_large(unit, bytes)) return p;
+    hd_heap *heap = own_heap();
+    void *moved = heap == NULL ? NULL : hdi_large_move(heap, unit, bytes);
+    if (moved != NULL) return moved;
+  }
+  return realloc_by_copy(unit, p, bytes);
+}
+
+void *hdi_expand(void *p, size_t bytes) {
+  hd_unit *unit = p == NULL || bytes > PTRDIFF_MAX ? NULL : hdi_space_find(p);
+  if (unit != NULL) unit = live_block("expand", p, unit);
+  if (unit == NULL) return NULL;
+  if (hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) return bytes <= unit->block_bytes ? p : NULL;
+  return resize_large(unit, hd_max(bytes, 1)) ? p : NULL;
+}
+
+/* ---- explicit heaps ---------------------------------------------------------------------------------------------- */
+
+/* With the heap's lock held. */
+static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
+  if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, zero);
+  unsigned class_index = hdi_sizeclass_of(bytes);
+  hd_slot *slot = &heap->slot[class_index];
+  if (slot->bits == 0 && !hdi_heap_refill(heap, class_index)) return no_memory();
+  return zero ? take_zeroed(slot, bytes) : hdi_alloc_take(slot, slot->bits);
+}
+
+void *hdi_alloc_from(hd_heap *heap, size_t bytes, bool zero) {
+  hdi_lock_take(&heap->lock);
+  void *p = alloc_locked(heap, bytes, zero);
+  hdi_lock_drop(&heap->lock);
+  return p;
+}
+
+void *hdi_alloc_aligned_from(hd_heap *heap, size_t alignment, size_t bytes, bool zero) {
+  if (bad_alignment(alignment)) return NULL;
+  if (bytes > PTRDIFF_MAX) return no_memory();
+  unsigned class_index = aligned_class(alignment, bytes);
+  hdi_lock_take(&heap->lock);
+  void *p = NULL;
+  if (class_index == 0) p = alloc_large(heap, hd_max(bytes, 1), alignment, zero);
+  else p = alloc_locked(heap, hdi_sizeclass_bytes(class_index), zero);
+  hdi_lock_drop(&heap->lock);
+  return p;
+}
+
+void *hdi_realloc_from(hd_heap *heap, void *p, size_t bytes) {
+  if (p == NULL) return hdi_alloc_from(heap, bytes, false);
+  return hdi_realloc(p, bytes); /* a block stays in its heap */
+}

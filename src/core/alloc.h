@@ -1,0 +1,83 @@
+/* malloc and free: the fast paths, inlined into the shims of the override layer and of api.c.
+ *
+ * malloc: the size, rounded up to 16, is the distance of the class's slot in the heap; the lowest bit of the slot's word is the
+ * block. free: the middle bits of the address lead to the unit's entry; if this heap owns it and the address is the start of
+ * a live block, its byte becomes free and the page's credit one less. Everything else is in alloc.c.
+ * The instruction counts are checked by the golden listings in test/golden/.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_ALLOC_H
+#define HD_CORE_ALLOC_H
+
+#include "core/heap.h"
+
+SLOW void *hdi_alloc_slow(size_t bytes);
+void *hdi_alloc_medium(size_t bytes);
+SLOW void *hdi_alloc_zeroed_slow(size_t bytes);
+void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap, uintptr_t owner);
+SLOW void hdi_free_event(hd_heap *heap, hd_unit *page);
+SLOW void hdi_free_misuse(void *p);
+
+/* The lowest claimed block of a slot whose bits are not 0. */
+FAST void *hdi_alloc_take(hd_slot *slot, uint64_t bits) {
+  unsigned index = hd_lowest_bit(bits);
+  slot->bits = bits & (bits - 1);
+  hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);
+  return slot->blocks + (size_t)index * slot->block_bytes;
+}
+
+FAST hd_slot *hdi_alloc_small_slot(hd_heap *heap, size_t bytes) {
+  return (hd_slot *)((uint8_t *)heap + ((bytes + 15) & ~(size_t)15) * (sizeof(hd_slot) / 16));
+}
+
+FAST void *hdi_alloc(size_t bytes) {
+  if (HD_UNLIKELY(bytes > HD_SMALL_MAX)) return hdi_alloc_medium(bytes);
+  hd_slot *slot = hdi_alloc_small_slot(hdi_heap_self, bytes);
+  uint64_t bits = slot->bits;
+  if (HD_UNLIKELY(bits == 0)) return hdi_alloc_slow(bytes);
+  return hdi_alloc_take(slot, bits);
+}
+
+/* Free block `index` of a page that the heap owns. The credit goes down before the byte becomes free, so that a collector
+ * that finds all bytes free knows that all credits are counted (gate.h). */
+FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
+  uint32_t credit = page->credit - 1;
+  page->credit = credit;
+  hd_store_release(state, HD_BLOCK_FREE);
+  return credit != 0;
+}
+
+FAST void hdi_free(void *p) {
+  hd_unit *unit = hdi_space_entry(p);
+  hd_heap *heap = hdi_heap_self;
+  uintptr_t owner = hd_load_relaxed(&unit->owner);
+  if (HD_UNLIKELY(owner != (uintptr_t)heap)) {
+    hdi_free_other(p, unit, heap, owner);
+    return;
+  }
+  uint64_t index = hdi_unit_block_index(unit, p);
+  if (HD_UNLIKELY(index >= unit->capacity)) {
+    hdi_free_misuse(p);
+    return;
+  }
+  hd_block_state *state = unit->map + index;
+  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {
+    hdi_free_misuse(p);
+    return;
+  }
+  if (HD_UNLIKELY(!hdi_free_local(unit, state))) hdi_free_event(heap, unit);
+}
+
+/* ---- the whole family, for the shims ----------------------------------------------------------------------------- */
+
+void *hdi_alloc_zeroed(size_t count, size_t bytes);
+void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero);
+void *hdi_realloc(void *p, size_t bytes);
+void *hdi_expand(void *p, size_t bytes);
+size_t hdi_usable(const void *p);
+
+/* The same from an explicit heap. */
+void *hdi_alloc_from(hd_heap *heap, size_t bytes, bool zero);
+void *hdi_alloc_aligned_from(hd_heap *heap, size_t alignment, size_t bytes, bool zero);
+void *hdi_realloc_from(hd_heap *heap, void *p, size_t bytes);
+
+#endif

@@ -1,0 +1,211 @@
+/* The public functions of the malloc family and of heaps: thin covers. See include/heddle.h and alloc.h.
+ * SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <string.h>
+
+#include "core/alloc.h"
+#include "core/check.h"
+#include "core/purge.h"
+#include "core/remote.h"
+#include "core/gate.h"
+#include "core/thread.h"
+#include "heddle.h"
+#include "os/os.h"
+
+HD_EXPORT void *hd_malloc(size_t bytes) { return hdi_alloc(bytes); }
+HD_EXPORT void hd_free(void *p) { hdi_free(p); }
+HD_EXPORT void *hd_calloc(size_t count, size_t bytes) { return hdi_alloc_zeroed(count, bytes); }
+HD_EXPORT void *hd_zalloc(size_t bytes) { return hdi_alloc_zeroed(1, bytes); }
+HD_EXPORT void *hd_realloc(void *p, size_t bytes) { return hdi_realloc(p, bytes); }
+HD_EXPORT void *hd_expand(void *p, size_t bytes) { return hdi_expand(p, bytes); }
+HD_EXPORT size_t hd_usable_size(const void *p) { return hdi_usable(p); }
+HD_EXPORT bool hd_owns(const void *p) { return hdi_space_find(p) != NULL; }
+
+static void *overflow(void) {
+  errno = ENOMEM;
+  return NULL;
+}
+
+HD_EXPORT void *hd_reallocarray(void *p, size_t count, size_t bytes) {
+  size_t total = 0;
+  return hd_multiply(count, bytes, &total) ? hdi_realloc(p, total) : overflow();
+}
+
+HD_EXPORT void *hd_recalloc(void *p, size_t count, size_t bytes) {
+  size_t total = 0;
+  if (!hd_multiply(count, bytes, &total)) return overflow();
+  if (p == NULL) return hdi_alloc_zeroed(1, total);
+  size_t old = hdi_usable(p);
+  uint8_t *block = hdi_realloc(p, total);
+  if (block == NULL) return NULL;
+  size_t usable = hdi_usable(block);
+  if (usable > old) memset(block + old, 0, usable - old);
+  return block;
+}
+
+HD_EXPORT void hd_free_sized(void *p, size_t bytes) {
+  (void)bytes;
+  hdi_free(p);
+}
+
+HD_EXPORT void hd_free_aligned_sized(void *p, size_t alignment, size_t bytes) {
+  (void)alignment, (void)bytes;
+  hdi_free(p);
+}
+
+HD_EXPORT void *hd_aligned_alloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes, false); }
+HD_EXPORT void *hd_aligned_zalloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes, true); }
+
+HD_EXPORT int hd_posix_memalign(void **out, size_t alignment, size_t bytes) {
+  if (!hd_is_power_of_2(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
+  int kept = errno;
+  void *p = hdi_alloc_aligned(alignment, bytes, false);
+  int result = p == NULL ? errno : 0;
+  errno = kept;
+  if (p != NULL) *out = p;
+  return result;
+}
+
+HD_EXPORT void *hd_aligned_realloc(void *p, size_t alignment, size_t bytes) {
+  if (p == NULL) return hdi_alloc_aligned(alignment, bytes, false);
+  if (bytes == 0) {
+    hdi_free(p);
+    return NULL;
+  }
+  size_t old = hdi_usable(p);
+  if (bytes <= old && bytes >= old / 2) return p;
+  void *block = hdi_alloc_aligned(alignment, bytes, false);
+  if (block == NULL) return NULL;
+  memcpy(block, p, hd_min(old, bytes));
+  hdi_free(p);
+  return block;
+}
+
+static char *copy_text(const char *text, size_t length) {
+  char *copy = hdi_alloc(length + 1);
+  if (copy == NULL) return NULL;
+  memcpy(copy, text, length);
+  copy[length] = 0;
+  return copy;
+}
+
+HD_EXPORT char *hd_strdup(const char *text) { return text == NULL ? NULL : copy_text(text, strlen(text)); }
+
+HD_EXPORT char *hd_strndup(const char *text, size_t max_bytes) { return text == NULL ? NULL : copy_text(text, strnlen(text, max_bytes)); }
+
+HD_EXPORT size_t hd_good_size(size_t bytes) {
+  if (bytes > PTRDIFF_MAX) return 0;
+  if (bytes <= HD_MEDIUM_MAX) return hdi_sizeclass_bytes(hdi_sizeclass_of(bytes));
+  hdi_thread_init();
+  return hd_round_up(bytes, hdi_os.page_bytes);
+}
+
+/* ---- heaps ------------------------------------------------------------------------------------------------------- */
+
+enum { MEMORY_MIN = 1024 * 1024 };
+
+static bool bad_config(const hd_heap_config *config) {
+  if (config->struct_bytes != 0 && config->struct_bytes < sizeof *config) return true;
+  return config->memory != NULL && config->memory_bytes < MEMORY_MIN;
+}
+
+static hd_space *make_own_space(const hd_heap_config *config) {
+  uint8_t *start = (uint8_t *)hd_round_up((uintptr_t)config->memory, 64);
+  size_t bytes = config->memory_bytes - (size_t)(start - (uint8_t *)config->memory);
+  hd_space *space = (hd_space *)start;
+  if (!hdi_space_init_fixed(space, start, bytes, sizeof *space)) return NULL;
+  return hdi_space_publish(space) ? space : NULL;
+}
+
+HD_EXPORT hd_heap *hd_heap_create(const hd_heap_config *config) {
+  static const hd_heap_config standard;
+  if (config == NULL) config = &standard;
+  if (bad_config(config)) {
+    errno = EINVAL;
+    return NULL;
+  }
+  hdi_thread_init();
+  if (hdi_space.units == NULL && hdi_thread_is_passthrough()) return overflow();
+  hd_space *space = config->memory == NULL ? &hdi_space : make_own_space(config);
+  hd_heap *heap = space == NULL || hdi_space.units == NULL ? NULL : hdi_thread_new_heap(space);
+  if (heap == NULL) return overflow();
+  hdi_lock_take(&heap->lock);
+  heap->own_space = config->memory != NULL;
+  heap->explicit_heap = true;
+  heap->limit_units = config->limit_bytes == 0 ? 0 : hd_max(config->limit_bytes >> HD_UNIT_SHIFT, 1);
+  if (config->name != NULL) strncpy(heap->name, config->name, sizeof heap->name - 1);
+  hdi_lock_drop(&heap->lock);
+  return heap;
+}
+
+HD_EXPORT void hd_heap_reset(hd_heap *heap) {
+  hdi_lock_take(&heap->lock);
+  hdi_heap_give_all(heap);
+  hdi_lock_drop(&heap->lock);
+  hdi_purge_note();
+}
+
+HD_EXPORT void hd_heap_destroy(hd_heap *heap) {
+  if (heap == NULL) return;
+  hd_heap_reset(heap);
+  hdi_lock_take(&heap->lock);
+  hd_space *space = heap->space;
+  bool own_space = heap->own_space;
+  if (own_space) hdi_space_retract(space);
+  hdi_thread_retire_heap(heap);
+  hdi_lock_drop(&heap->lock);
+}
+
+HD_EXPORT void *hd_heap_malloc(hd_heap *heap, size_t bytes) { return hdi_alloc_from(heap, bytes, false); }
+HD_EXPORT void *hd_heap_zalloc(hd_heap *heap, size_t bytes) { return hdi_alloc_from(heap, bytes, true); }
+
+HD_EXPORT void *hd_heap_calloc(hd_heap *heap, size_t count, size_t bytes) {
+  size_t total = 0;
+  return hd_multiply(count, bytes, &total) ? hdi_alloc_from(heap, total, true) : overflow();
+}
+
+HD_EXPORT void *hd_heap_realloc(hd_heap *heap, void *p, size_t bytes) { return hdi_realloc_from(heap, p, bytes); }
+
+HD_EXPORT void *hd_heap_aligned_alloc(hd_heap *heap, size_t alignment, size_t bytes) {
+  return hdi_alloc_aligned_from(heap, alignment, bytes, false);
+}
+
+HD_EXPORT hd_heap *hd_heap_of(const void *p) {
+  hd_unit *unit = p == NULL ? NULL : hdi_space_find(p);
+  if (unit == NULL) return NULL;
+  hd_heap *heap = (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS);
+  return heap != NULL && heap->explicit_heap ? heap : NULL;
+}
+
+/* ---- collecting -------------------------------------------------------------------------------------------------- */
+
+HD_EXPORT bool hd_collect(size_t keep_bytes) {
+  hdi_thread_init();
+  return hdi_space.units != NULL && hdi_purge_collect(keep_bytes) > 0;
+}
+
+HD_EXPORT void hd_thread_idle(void) {
+  hd_heap *heap = hdi_heap_self;
+  if (hdi_heap_is_empty(heap)) return;
+  hdi_gate_enter(heap);
+  hdi_remote_flush(heap);
+  hdi_remote_drain(heap);
+  hdi_heap_drop_cache(heap);
+  hdi_gate_leave(heap);
+}
+
+/* ---- the library ------------------------------------------------------------------------------------------------- */
+
+HD_EXPORT int hd_version(void) { return HEDDLE_VERSION; }
+
+#define TEXT(x) #x
+#define NUMBER_TEXT(x) TEXT(x)
+#ifdef HD_DEBUG
+#define FLAVOUR " (debug)"
+#else
+#define FLAVOUR " (release)"
+#endif
+
+HD_EXPORT const char *hd_version_text(void) {
+  return NUMBER_TEXT(HEDDLE_VERSION_MAJOR) "." NUMBER_TEXT(HEDDLE_VERSION_MINOR) "." NUMBER_TEXT(HEDDLE_VERSION_PATCH) FLAVOUR;
+}

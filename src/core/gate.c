@@ -1,0 +1,32 @@
+/* See gate.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/gate.h"
+
+#include "os/os.h"
+
+enum { SETTLE_TRIES = 64 };
+
+void hdi_gate_wait(hd_heap *heap) {
+  while (hd_load_acquire(&heap->stopped) != 0) hdi_os_wait(&heap->stopped, 1u, 1);
+}
+
+void hdi_gate_raise(hd_heap *heap) { hd_store_relaxed(&heap->stopped, 1u); }
+
+bool hdi_gate_barrier(void) {
+  atomic_thread_fence(memory_order_seq_cst);
+  return hdi_os_heavy_barrier();
+}
+
+/* After the barrier: true when the owner is outside and stays there until hdi_gate_open. */
+bool hdi_gate_settle(hd_heap *heap) {
+  for (int tries = 0; tries < SETTLE_TRIES; tries++) {
+    if (hd_load_acquire(&heap->busy) == 0) return true;
+    hdi_os_yield();
+  }
+  return false;
+}
+
+void hdi_gate_open(hd_heap *heap) {
+  hd_store_release(&heap->stopped, 0u);
+  hdi_os_wake(&heap->stopped);
+}

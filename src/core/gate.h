@@ -1,0 +1,42 @@
+/* The gate of a heap: keeps its owner and a collector apart at no cost for the owner.
+ *
+ * The owner enters with a plain store and a plain load (no atomic read-modify-write, no fence). The collector, which comes
+ * rarely, sets `stopped`, makes every running thread pass a full barrier, and then sees either `busy` set (and lets go
+ * again) or knows that the owner will see `stopped` and wait. Where the system has no such barrier there is no collecting of
+ * other threads' heaps, only of free runs.
+ *
+ * What the gate does not cover: taking a bit from a slot, and a free of the owner's own block. A collector may therefore do
+ * with a page only what is right whatever of these happens meanwhile: never touch the claimed group of a current page, and
+ * release a page only when every byte of its map is free (the owner writes the byte last).
+ *
+ * Everything here is part of the cross-thread protocol and runs under the schedule explorer.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_GATE_H
+#define HD_CORE_GATE_H
+
+#include "core/heap.h"
+
+SLOW void hdi_gate_wait(hd_heap *heap);
+
+static inline void hdi_gate_enter(hd_heap *heap) {
+  for (;;) {
+    hd_store_relaxed(&heap->busy, 1u);
+    hd_compiler_fence();
+    if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return;
+    hd_store_release(&heap->busy, 0u);
+    hdi_gate_wait(heap);
+  }
+}
+
+static inline void hdi_gate_leave(hd_heap *heap) { hd_store_release(&heap->busy, 0u); }
+
+/* Whether this thread is inside its heap's gate already: a signal handler came in between. */
+static inline bool hdi_gate_is_inside(const hd_heap *heap) { return hd_load_relaxed(&heap->busy) != 0; }
+
+/* Collector: stop one heap, or raise the flags of many and then settle them one by one after a single barrier. */
+void hdi_gate_raise(hd_heap *heap);
+bool hdi_gate_barrier(void);
+bool hdi_gate_settle(hd_heap *heap);
+void hdi_gate_open(hd_heap *heap);
+
+#endif

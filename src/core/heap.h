@@ -1,0 +1,108 @@
+/* Heaps: the front end of one thread, or of everybody who was given a handle.
+ *
+ * A heap holds a slot for each size class: the free blocks of one group of 64, as bits. malloc takes the lowest bit; that is
+ * the whole fast path. Behind each slot stands the class's current page and the list of its partly used pages. Heaps are
+ * never unmapped: a thread's heap outlives it and is adopted by a later thread as it is, with all its pages.
+ *
+ * Who may touch a heap: its thread, inside the heap's gate whenever it does more than take a bit or free a block; or a
+ * collector that has stopped the heap (gate.h). An explicit heap is used under its lock by whoever calls.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_HEAP_H
+#define HD_CORE_HEAP_H
+
+#include "base/atomic.h"
+#include "core/lock.h"
+#include "core/sizeclass.h"
+#include "core/space.h"
+#include "core/unit.h"
+
+enum { HD_REMOTE_TABLE = 16, HD_NAME_BYTES = 32, HD_RUN_CACHE = 4 };
+
+/* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. */
+typedef struct hd_slot {
+  uint64_t bits;
+  uint32_t block_bytes;
+  uint32_t zeroed;        /* the claimed blocks read as zero */
+  uint8_t *blocks;        /* block 0 of the group */
+  hd_block_state *map;    /* its byte */
+} hd_slot;
+
+_Static_assert(sizeof(hd_slot) == 32, "the fast path scales a size by the slot's size");
+
+/* One class's pages. */
+typedef struct hd_class {
+  hd_unit *page;          /* CURRENT, or NULL */
+  hd_unit *first, *last;  /* PARTIAL */
+  uint32_t step;          /* virgin blocks to claim next time */
+  uint32_t page_count;    /* pages of the class, in any state */
+} hd_class;
+
+/* Frees of other heaps' blocks, counted by page and not yet announced. */
+typedef struct hd_remote_entry {
+  hd_unit *page;
+  uint32_t count;
+} hd_remote_entry;
+
+enum hd_heap_life { HD_HEAP_USED, HD_HEAP_ORPHAN, HD_HEAP_DEAD /* its thread vanished in a fork */ };
+
+struct hd_heap {
+  hd_slot slot[HD_CLASS_COUNT];   /* first: the fast path adds the size to the heap's address */
+  hd_class class[HD_CLASS_COUNT];
+
+  hd_space *space;
+  bool explicit_heap;             /* made by hd_heap_create */
+  bool own_space;                 /* lives in the caller's memory */
+  uint32_t runs;                  /* explicit: list of all its runs, as table index + 1 */
+  size_t held_units, limit_units; /* explicit: units held, and the most allowed (0: no limit) */
+  hd_lock lock;                   /* explicit: taken by every call */
+  hd_remote_entry remote[HD_REMOTE_TABLE];
+  hd_unit *cached[HD_RUN_CACHE];  /* empty pages of one unit each, still dirty, for the next page that is needed */
+  uint32_t cached_count;
+  char name[HD_NAME_BYTES];
+
+  _Alignas(64) atomic_uint busy;  /* gate.h */
+  atomic_uint stopped;
+  bool held;                      /* the collector has this heap to itself; collector only */
+  _Atomic uint32_t life;          /* enum hd_heap_life */
+  unsigned thread_id;
+  uint8_t late;                   /* taken by a thread after its exit handlers */
+  struct hd_heap *next_registered; /* all heaps, since the start; thread.c */
+  struct hd_heap *next_orphan;
+
+  _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
+};
+
+typedef struct hd_heap hd_heap;
+
+/* The calling thread's heap; until it has one, an empty heap that is never written. */
+extern __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec")));
+extern hd_heap hdi_heap_empty;
+
+FAST bool hdi_heap_is_empty(const hd_heap *heap) { return heap == &hdi_heap_empty; }
+
+/* Fill the slot of a class with free blocks. The caller is inside the gate (or has the lock). false: no memory. */
+bool hdi_heap_refill(hd_heap *heap, unsigned class_index);
+
+/* Put a page that an event concerns into its right state: after its credit ran out, or after remote frees were taken in. */
+void hdi_heap_settle(hd_heap *heap, hd_unit *page);
+
+/* remote frees of page became known: count blocks fewer in use. */
+void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);
+
+/* Give cached empty pages back to the space. */
+void hdi_heap_drop_cache(hd_heap *heap);
+
+/* Release an empty page that stands in no list. */
+void hdi_heap_release(hd_heap *heap, hd_unit *page);
+
+/* Start a heap that is all zero. */
+void hdi_heap_init(hd_heap *heap, hd_space *space);
+
+/* A run for the heap's pages and large blocks: counted against its limit, and listed if the heap is explicit. */
+hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed);
+void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty);
+
+/* Free all runs of an explicit heap. */
+void hdi_heap_give_all(hd_heap *heap);
+
+#endif

@@ -1,0 +1,99 @@
+/* See large.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/large.h"
+
+#include "core/check.h"
+#include "core/counters.h"
+#include "os/os.h"
+
+enum { MOVE_MIN = 256 * 1024 /* below this a copy is cheaper than changing page tables */ };
+
+static size_t units_for(size_t bytes) { return (bytes + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT; }
+
+static size_t usable_for(size_t bytes) { return hd_round_up(bytes, hdi_os.page_bytes); }
+
+static void *make_block(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed) {
+  first->base = hdi_space_address(heap->space, first);
+  first->inverse = 1;
+  first->shift = 0;
+  first->capacity = 1;
+  first->block_bytes = usable_for(bytes);
+  first->head = first;
+  first->class_index = 0;
+  first->zeroed = zeroed;
+  hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_MULTI : (uintptr_t)0);
+  hd_store_relaxed(&first->live, 1u);
+  hd_store_release(&first->kind, HD_UNIT_LARGE);
+  return first->base;
+}
+
+void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool *zeroed) {
+  size_t units = units_for(hd_max(bytes, 1));
+  size_t align_units = hd_max(alignment >> HD_UNIT_SHIFT, 1);
+  hd_unit *first = hdi_heap_take_run(heap, units, align_units, zeroed);
+  return first == NULL ? NULL : make_block(heap, first, bytes, *zeroed);
+}
+
+/* The space of an explicit heap's block is the heap's; all others live in the common one. */
+static hd_space *space_of(hd_unit *first) {
+  hd_heap *heap = hdi_large_heap(first);
+  return heap == NULL ? &hdi_space : heap->space;
+}
+
+static void give(hd_unit *first, size_t units, bool dirty) {
+  hd_heap *heap = hdi_large_heap(first);
+  hd_store_relaxed(&first->owner, (uintptr_t)0);
+  hd_store_relaxed(&first->kind, HD_UNIT_NONE);
+  if (heap == NULL) hdi_space_give(&hdi_space, first, units, dirty);
+  else hdi_heap_give_run(heap, first, units, dirty);
+}
+
+void hdi_large_free(hd_unit *first) { give(first, first->run_units, true); }
+
+/* Units of an explicit heap's block change where it stands: keep its account. */
+static bool charge(hd_unit *first, size_t more) {
+  hd_heap *heap = hdi_large_heap(first);
+  if (heap == NULL) return true;
+  if (heap->limit_units != 0 && more > heap->limit_units - heap->held_units) return false;
+  heap->held_units += more;
+  return true;
+}
+
+bool hdi_large_resize(hd_unit *first, size_t bytes) {
+  size_t units = first->run_units;
+  size_t wanted = units_for(bytes);
+  bool zeroed = false;
+  if (wanted > units) {
+    if (!charge(first, wanted - units)) return false;
+    if (!hdi_space_extend(space_of(first), first, units, wanted - units, &zeroed)) {
+      charge(first, units - wanted);
+      return false;
+    }
+  } else if (wanted < units && units - wanted >= hd_max(units / 8, 1)) {
+    first->run_units = (uint32_t)wanted;
+    charge(first, wanted - units);
+    hdi_space_give(space_of(first), first + wanted, units - wanted, true);
+  }
+  first->block_bytes = usable_for(bytes);
+  return true;
+}
+
+void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {
+  size_t old_bytes = first->block_bytes;
+  size_t units = units_for(bytes);
+  if (old_bytes < MOVE_MIN || !hdi_os.can_move || hdi_large_heap(first) != NULL || heap->explicit_heap) return NULL;
+  bool zeroed = false;
+  hd_unit *target = hdi_space_take(&hdi_space, units + units / 4, 1, &zeroed); /* address space to grow into, not memory */
+  if (target == NULL) target = hdi_space_take(&hdi_space, units, 1, &zeroed);
+  if (target == NULL) return NULL;
+  size_t target_units = target->run_units;
+  hdi_counters_os_call(1);
+  if (!hdi_os_move(first->base, hdi_space_address(&hdi_space, target), old_bytes)) {
+    hdi_space_give(&hdi_space, target, target_units, !zeroed);
+    return NULL;
+  }
+  hdi_counters_moved(old_bytes);
+  hd_store_relaxed(&first->live, 0u);
+  give(first, first->run_units, false);
+  return make_block(heap, target, bytes, false);
+}

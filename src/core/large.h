@@ -1,0 +1,29 @@
+/* Large blocks: one block, one run of units.
+ *
+ * The block starts at the run's start. What lies behind the requested size, up to the run's end, is slack that realloc grows
+ * into. The first unit's `live` word decides who frees the block, so that a second free is always seen.
+ * Threads: any; an explicit heap's blocks under that heap's lock.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_LARGE_H
+#define HD_CORE_LARGE_H
+
+#include "core/heap.h"
+
+/* A block of bytes (above HD_MEDIUM_MAX, or with an alignment above what pages give). *zeroed: it reads as zero. */
+void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool *zeroed);
+
+/* Free the block whose first unit this is. The caller has won `live`. */
+void hdi_large_free(hd_unit *first);
+
+/* Make the block's usable size at least bytes where it stands, giving units back when it shrinks. */
+bool hdi_large_resize(hd_unit *first, size_t bytes);
+
+/* Move the block's pages to a new run that has room to grow further. NULL: not possible, the block is unchanged. */
+void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes);
+
+/* The heap an explicit heap's block belongs to, else NULL. */
+static inline hd_heap *hdi_large_heap(const hd_unit *first) {
+  return (hd_heap *)(hd_load_relaxed(&((hd_unit *)(uintptr_t)first)->owner) & ~(uintptr_t)HD_OWNER_BITS);
+}
+
+#endif

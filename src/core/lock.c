@@ -1,0 +1,31 @@
+/* See lock.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/lock.h"
+
+#include "os/os.h"
+
+enum { SPINS = 100, NAP_MS = 10 };
+
+static atomic_uint forking;
+
+static bool wait_for(hd_lock *lock, bool unless_fork) {
+  for (int spin = 0; spin < (hdi_os.cpu_count > 1 ? SPINS : 1); spin++) {
+    hd_pause();
+    if (hd_load_relaxed(&lock->word) == 0 && hdi_lock_try(lock)) return true;
+  }
+  while (hd_exchange(&lock->word, 2u) != 0) {
+    if (unless_fork && hd_load_acquire(&forking) != 0) return false;
+    hdi_os_wait(&lock->word, 2u, unless_fork ? NAP_MS : UINT32_MAX);
+  }
+  return true;
+}
+
+void hdi_lock_wait(hd_lock *lock) { (void)wait_for(lock, false); }
+
+bool hdi_lock_wait_unless_fork(hd_lock *lock) { return wait_for(lock, true); }
+
+void hdi_lock_wake(hd_lock *lock) { hdi_os_wake(&lock->word); }
+
+void hdi_lock_fork_begin(void) { hd_store_release(&forking, 1u); }
+
+void hdi_lock_fork_end(void) { hd_store_release(&forking, 0u); }

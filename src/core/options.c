@@ -1,0 +1,215 @@
+/* See options.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/options.h"
+
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "base/text.h"
+#include "core/report.h"
+#include "os/os.h"
+
+extern char **environ;
+extern const char *heddle_options __attribute__((weak));
+
+hd_options hdi_options = {
+#define OPTION(field, name, type, standard, min, max, unit, late, text) .field = (standard),
+#include "core/options.def"
+#undef OPTION
+};
+
+/* The words of each type; NULL-terminated. NUMBER has none. */
+static const char *const words_FLAG[] = {"off", "on", NULL};
+static const char *const words_NUMBER[] = {NULL};
+static const char *const words_STATS[] = {"off", "on", "json", NULL};
+static const char *const words_PASSTHROUGH[] = {"off", "on", "auto", NULL};
+static const char *const words_ONERROR[] = {"abort", "report", "ignore", NULL};
+static const char *const words_THP[] = {"auto", "never", "always", NULL};
+
+typedef struct option {
+  const char *name;
+  const char *const *words;
+  int64_t standard, min, max;
+  int64_t *value;
+  const char *unit, *text;
+  bool late;
+} option;
+
+static const option table[] = {
+#define OPTION(field, name, type, standard, min, max, unit, late, text) \
+  {name, words_##type, standard, min, max, &hdi_options.field, unit, text, late},
+#include "core/options.def"
+#undef OPTION
+};
+
+enum { OPTION_COUNT = sizeof table / sizeof table[0], FILE_BYTES = 4096 };
+
+static bool running; /* after init: options that are not `late` are fixed */
+
+static const option *find(const char *name, size_t length) {
+  for (size_t i = 0; i < OPTION_COUNT; i++) {
+    if (hdi_text_equal(name, length, table[i].name)) return &table[i];
+  }
+  return NULL;
+}
+
+static bool read_value(const option *item, const char *text, size_t length, int64_t *value) {
+  if (item->words[0] == NULL) {
+    uint64_t number = 0;
+    if (!hdi_text_read_bytes(text, length, &number) || number > INT64_MAX) return false;
+    *value = (int64_t)number;
+    return *value >= item->min && *value <= item->max;
+  }
+  if (length == 0) text = "on", length = 2; /* a bare key means on */
+  if (item->words == words_FLAG || item->words == words_STATS) {
+    if (hdi_text_equal(text, length, "1") || hdi_text_equal(text, length, "yes") || hdi_text_equal(text, length, "true")) {
+      text = "on", length = 2;
+    }
+    if (hdi_text_equal(text, length, "0") || hdi_text_equal(text, length, "no") || hdi_text_equal(text, length, "false")) {
+      text = "off", length = 3;
+    }
+  }
+  for (int64_t word = 0; item->words[word] != NULL; word++) {
+    if (hdi_text_equal(text, length, item->words[word])) {
+      *value = word;
+      return true;
+    }
+  }
+  return false;
+}
+
+static hd_status set(const char *name, size_t name_length, const char *text, size_t length) {
+  const option *item = find(name, name_length);
+  int64_t value = 0;
+  if (item == NULL) return HD_ERR_UNKNOWN;
+  if (running && !item->late) return HD_ERR_LATE;
+  if (!read_value(item, text, length, &value)) return HD_ERR_VALUE;
+  *item->value = value;
+  return HD_OK;
+}
+
+static void warn(const char *what, const char *name, size_t length, const char *source) {
+  char buffer[128];
+  hd_text text;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  hdi_text_put_n(&text, name, length);
+  hdi_text_put(&text, "' in ");
+  hdi_text_put(&text, source);
+  hdi_text_put(&text, " (HEDDLE=help lists all)");
+  hdi_report_warning(what, buffer);
+}
+
+/* One "key:value" or "key=value" or "key". Each is reported on its own, so each bad one warns once. */
+static void set_pair(const char *pair, size_t length, const char *source) {
+  while (length > 0 && (*pair == ' ' || *pair == '\t')) pair++, length--;
+  while (length > 0 && (pair[length - 1] == ' ' || pair[length - 1] == '\t' || pair[length - 1] == '\r')) length--;
+  if (length == 0 || *pair == '#') return;
+  size_t key = 0;
+  while (key < length && pair[key] != ':' && pair[key] != '=') key++;
+  const char *value = pair + key + 1;
+  size_t value_length = key < length ? length - key - 1 : 0;
+  while (value_length > 0 && *value == ' ') value++, value_length--;
+  hd_status status = set(pair, key, value, value_length);
+  if (status == HD_ERR_UNKNOWN) warn("unknown option '", pair, key, source);
+  else if (status == HD_ERR_VALUE) warn("bad value for option '", pair, key, source);
+}
+
+static void set_list(const char *list, size_t length, const char *source) {
+  size_t start = 0;
+  for (size_t at = 0; at <= length; at++) {
+    if (at < length && list[at] != ',' && list[at] != '\n' && list[at] != ';') continue;
+    set_pair(list + start, at - start, source);
+    start = at + 1;
+  }
+}
+
+static const char *environment(const char *name) {
+  size_t length = strlen(name);
+  for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+    if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
+  }
+  return NULL;
+}
+
+static void read_file(void) {
+  char buffer[FILE_BYTES];
+  const char *path = environment("HEDDLE_FILE");
+  long length = hdi_os_read_file(path != NULL ? path : "/etc/heddle.conf", buffer, sizeof buffer);
+  if (length > 0) set_list(buffer, (size_t)length, path != NULL ? path : "/etc/heddle.conf");
+  else if (length < 0 && path != NULL) hdi_report_warning("can't read the options file ", path);
+}
+
+/* HEDDLE_PURGE_DELAY=500 for purge-delay. Names that are no option are left alone: other tools use the prefix too. */
+static void read_single_variables(void) {
+  for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+    if (strncmp(*entry, "HEDDLE_", 7) != 0) continue;
+    char name[32];
+    size_t length = 0;
+    const char *at = *entry + 7;
+    for (; *at != 0 && *at != '=' && length < sizeof name; at++) {
+      name[length++] = *at == '_' ? '-' : *at >= 'A' && *at <= 'Z' ? (char)(*at | 0x20) : *at;
+    }
+    if (*at != '=' || find(name, length) == NULL) continue;
+    if (set(name, length, at + 1, strlen(at + 1)) == HD_ERR_VALUE) warn("bad value for option '", name, length, "the environment");
+  }
+}
+
+static void put_value(hd_text *text, const option *item, int64_t value) {
+  if (item->words[0] != NULL) hdi_text_put(text, item->words[value]);
+  else hdi_text_decimal(text, (uint64_t)value);
+}
+
+static void print_table(bool help) {
+  char buffer[4096];
+  hd_text text;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  hdi_text_put(&text, "heddle ");
+  hdi_text_put(&text, hd_version_text());
+  hdi_text_put(&text, help ? ": options, as HEDDLE=\"key:value,key:value\" or HEDDLE_KEY=value\n" : "\n");
+  for (size_t i = 0; i < OPTION_COUNT; i++) {
+    char value[32];
+    hd_text part;
+    hdi_text_start(&part, value, sizeof value);
+    put_value(&part, &table[i], *table[i].value);
+    hdi_text_put(&text, "  ");
+    hdi_text_pad(&text, table[i].name, 18);
+    hdi_text_pad(&text, value, 8);
+    if (help) {
+      hdi_text_put(&text, " ");
+      for (int word = 0; table[i].words[word] != NULL; word++) {
+        hdi_text_put(&text, word == 0 ? "(" : "|");
+        hdi_text_put(&text, table[i].words[word]);
+      }
+      hdi_text_put(&text, table[i].words[0] != NULL ? ") " : table[i].unit);
+      if (table[i].words[0] == NULL) hdi_text_put(&text, " ");
+      hdi_text_put(&text, table[i].text);
+    }
+    hdi_text_put(&text, "\n");
+  }
+  hdi_os_write(2, buffer, hdi_text_length(&text));
+}
+
+void hdi_options_init(void) {
+  if (&heddle_options != NULL && heddle_options != NULL) set_list(heddle_options, strlen(heddle_options), "heddle_options");
+  read_file();
+  const char *list = environment("HEDDLE");
+  if (list != NULL) set_list(list, strlen(list), "HEDDLE");
+  read_single_variables();
+  running = true;
+  if (hdi_options.help) print_table(true);
+  else if (hdi_options.verbose) print_table(false);
+}
+
+HD_EXPORT hd_status hd_option_set(const char *name, const char *value) {
+  if (name == NULL || value == NULL) return HD_ERR_UNKNOWN;
+  return set(name, strlen(name), value, strlen(value));
+}
+
+HD_EXPORT size_t hd_option_get(const char *name, char *buffer, size_t bytes) {
+  hd_text text;
+  hdi_text_start(&text, buffer, bytes);
+  const option *item = name == NULL ? NULL : find(name, strlen(name));
+  if (item != NULL) put_value(&text, item, *item->value);
+  return text.wanted;
+}

@@ -1,0 +1,173 @@
+/* See page.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/page.h"
+
+#include <string.h>
+
+#include "core/check.h"
+#include "core/counters.h"
+#include "core/store.h"
+#include "os/os.h"
+
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#include <emmintrin.h>
+#endif
+
+/* The free blocks among 64 bytes of a map, as bits. Bytes may change meanwhile by remote frees; each is read once, and the
+ * fence makes what the freeing thread did before visible to whoever gets the block. */
+static inline uint64_t free_blocks(const hd_block_state *map) {
+  uint64_t bits = 0;
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+  const __m128i *part = (const __m128i *)(const void *)map;
+  const __m128i zero = _mm_setzero_si128();
+  for (int i = 0; i < 4; i++) {
+    uint64_t found = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_load_si128(part + i), zero));
+    bits |= found << (16 * i);
+  }
+#else
+  for (int i = 0; i < 64; i++) bits |= (uint64_t)(hd_load_relaxed(&map[i]) == HD_BLOCK_FREE) << i;
+#endif
+  atomic_thread_fence(memory_order_acquire);
+  return bits;
+}
+
+static size_t map_bytes(const hd_unit *page) { return hd_round_up(page->capacity, 64); }
+
+bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned units, bool zeroed) {
+  uint32_t block_bytes = hdi_sizeclass_bytes(class_index);
+  unsigned shift = hd_lowest_bit(block_bytes);
+  uint32_t capacity = (uint32_t)(((size_t)units << HD_UNIT_SHIFT) / block_bytes);
+  hd_block_state *map = hdi_store_take(hd_round_up(capacity, 64));
+  if (map == NULL) return false;
+  for (uint32_t i = capacity; i < hd_round_up(capacity, 64); i++) hd_store_relaxed(&map[i], HD_BLOCK_NONE);
+  for (unsigned i = 0; i < units; i++) {
+    hd_unit *unit = page + i;
+    unit->base = hdi_space_address(heap->space, page);
+    unit->inverse = hd_inverse(block_bytes >> shift);
+    unit->shift = shift;
+    unit->map = map;
+    unit->capacity = capacity;
+    unit->block_bytes = block_bytes;
+    unit->head = page;
+    unit->class_index = (uint8_t)class_index;
+    hd_store_relaxed(&unit->kind, HD_UNIT_PAGE);
+    hd_store_relaxed(&unit->owner, (uintptr_t)heap | (units > 1 ? HD_OWNER_MULTI : 0));
+  }
+  page->zeroed = zeroed;
+  page->state = HD_PAGE_NONE;
+  page->credit = page->rest = page->fresh = page->group = 0;
+  page->stamp = 0;
+  page->swept = 0;
+  hd_store_relaxed(&page->remote_count, 0u);
+  return true;
+}
+
+void hdi_page_clear(hd_unit *page) {
+  for (uint32_t i = page->capacity; i < map_bytes(page); i++) hd_store_relaxed(&page->map[i], HD_BLOCK_FREE);
+  hdi_store_give((void *)page->map, map_bytes(page));
+  for (uint32_t i = 0; i < page->run_units; i++) {
+    hd_store_relaxed(&page[i].owner, (uintptr_t)0);
+    hd_store_relaxed(&page[i].kind, HD_UNIT_NONE);
+  }
+  page->state = HD_PAGE_NONE;
+}
+
+static bool claim_bits(hd_unit *page, hd_slot *slot, uint32_t group, uint64_t bits, bool zeroed) {
+  page->group = group;
+  page->credit += bits == UINT64_MAX ? 64 : hd_bit_count(bits);
+  slot->bits = bits;
+  slot->zeroed = zeroed;
+  slot->block_bytes = (uint32_t)page->block_bytes;
+  slot->blocks = page->base + (size_t)group * 64 * page->block_bytes;
+  slot->map = page->map + (size_t)group * 64;
+  return true;
+}
+
+/* Free blocks of a group that have been handed out before. */
+static inline uint64_t touched_free(const hd_unit *page, uint32_t group) {
+  uint64_t bits = free_blocks(page->map + (size_t)group * 64);
+  uint32_t touched = page->fresh - group * 64;
+  return touched >= 64 ? bits : bits & hd_low_mask(touched);
+}
+
+/* The first group in [from, to) with a free block that has been handed out before; its bits in *bits. */
+static inline uint32_t next_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits) {
+  for (uint32_t group = from; group < to; group++) {
+    *bits = touched_free(page, group);
+    if (*bits != 0) return group;
+  }
+  return to;
+}
+
+static bool claim_virgin(hd_unit *page, hd_slot *slot, uint32_t step) {
+  if (page->fresh == page->capacity) return false;
+  uint32_t group = page->fresh / 64;
+  uint32_t at = page->fresh % 64;
+  uint32_t count = (uint32_t)hd_min(hd_min(step, 64 - at), page->capacity - page->fresh);
+  page->fresh += count;
+  return claim_bits(page, slot, group, hd_low_mask(count) << at, page->zeroed);
+}
+
+bool hdi_page_claim(hd_unit *page, hd_slot *slot, uint32_t step) {
+  uint64_t bits = 0;
+  uint32_t group = page->group;
+  uint32_t groups = (page->fresh + 63) / 64;
+  if (group < groups) {
+    /* The group just used first: a quarter of it free again means that the program works there, in memory that is hot. */
+    bits = touched_free(page, group);
+    uint32_t touched = (uint32_t)hd_min(64, page->fresh - group * 64);
+    if (bits == UINT64_MAX || hd_bit_count(bits) * 4 >= touched) return claim_bits(page, slot, group, bits, false);
+  }
+  uint32_t found = next_group(page, group + 1, groups, &bits);
+  if (found < groups) return claim_bits(page, slot, found, bits, false);
+  /* At the end of the touched part: once more from its start if an eighth of it is free, else on into virgin blocks. */
+  int64_t unused = (int64_t)page->fresh - page->credit;
+  if (unused > 0 && unused * 8 >= page->fresh) {
+    found = next_group(page, 0, groups, &bits);
+    if (found < groups) return claim_bits(page, slot, found, bits, false);
+  }
+  return claim_virgin(page, slot, step);
+}
+
+uint32_t hdi_page_count_live(const hd_unit *page) {
+  uint32_t live = 0;
+  for (uint32_t i = 0; i < page->capacity; i++) live += hd_load_relaxed(&page->map[i]) == HD_BLOCK_LIVE;
+  return live;
+}
+
+/* Whether blocks [from, to) are all free. */
+static bool all_free(const hd_unit *page, size_t from, size_t to) {
+  for (size_t i = from; i < to; i++) {
+    if (hd_load_relaxed(&page->map[i]) != HD_BLOCK_FREE) return false;
+  }
+  return true;
+}
+
+static bool purge_range(const uint8_t *address, size_t from, size_t to) {
+  hdi_counters_os_call(1);
+  if (!hdi_os_purge((void *)(uintptr_t)(address + from), to - from)) return false;
+  hdi_counters_purged(to - from);
+  return true;
+}
+
+size_t hdi_page_purge_free(hd_unit *page, const uint8_t *address) {
+  size_t step = hdi_os.page_bytes;
+  size_t touched = hd_min((size_t)page->fresh * page->block_bytes, (size_t)page->capacity * page->block_bytes);
+  bool current = page->state == HD_PAGE_CURRENT;
+  size_t kept_from = (size_t)page->group * 64 * page->block_bytes;
+  size_t kept_to = kept_from + 64 * page->block_bytes;
+  size_t purged = 0;
+  size_t start = SIZE_MAX; /* of the free stretch that is open */
+  for (size_t at = 0; at < touched + step; at += step) {
+    size_t first = at / page->block_bytes;
+    size_t last = hd_min((at + step - 1) / page->block_bytes + 1, page->capacity);
+    bool kept = current && at < kept_to && at + step > kept_from;
+    bool free_here = at < touched && !kept && all_free(page, first, last);
+    if (free_here && start == SIZE_MAX) start = at;
+    if (!free_here && start != SIZE_MAX) {
+      if (purge_range(address, start, at)) purged += at - start;
+      start = SIZE_MAX;
+    }
+  }
+  return purged;
+}

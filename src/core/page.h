@@ -1,0 +1,41 @@
+/* Pages: a run of units cut into equal blocks, with one byte of state for each block.
+ *
+ * The byte map is the truth: HD_BLOCK_LIVE from the moment malloc hands the block out to the moment somebody frees it, in
+ * whatever thread. Everything else is a hint or a count. A page lives like this:
+ *
+ *   CURRENT   the class takes its blocks from here; credit = blocks claimed or live, as far as the owner knows
+ *   FULL      no (or too few) free blocks; credit = local frees until it is worth a look again, rest = blocks beyond
+ *   PARTIAL   in the class's list; credit = blocks live; at 0 the page is released
+ *
+ * so that one decrement in free() serves all three. Remote frees write the byte only; their count reaches credit later
+ * (remote.c), so credit never says fewer than are live.
+ * A claim turns a group of 64 bytes into a word of bits. Blocks never handed out come last, so that untouched memory stays
+ * untouched while an eighth of the touched part is free.
+ * Who may call: the owner inside its gate, or a collector that stopped it.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_PAGE_H
+#define HD_CORE_PAGE_H
+
+#include "core/heap.h"
+
+/* Cut a run of units into blocks of a class for a heap. false: no memory for the byte map. */
+bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned units, bool zeroed);
+
+/* Undo it: every unit of the run is NONE again. All bytes must be free. */
+void hdi_page_clear(hd_unit *page);
+
+/* Claim blocks of a CURRENT page into its class's slot. step: virgin blocks to take at most. false: nothing worth taking. */
+bool hdi_page_claim(hd_unit *page, hd_slot *slot, uint32_t step);
+
+/* Blocks in use as far as the owner knows. */
+static inline uint32_t hdi_page_used(const hd_unit *page) {
+  return page->credit + (page->state == HD_PAGE_FULL ? page->rest : 0);
+}
+
+/* Live blocks by the byte map. */
+uint32_t hdi_page_count_live(const hd_unit *page);
+
+/* Give back the system pages of a page in which no block is live, except those of the claimed group. Returns bytes. */
+size_t hdi_page_purge_free(hd_unit *page, const uint8_t *address);
+
+#endif

@@ -1,0 +1,256 @@
+/* See purge.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/purge.h"
+
+#include "core/check.h"
+#include "core/counters.h"
+#include "core/gate.h"
+#include "core/options.h"
+#include "core/page.h"
+#include "core/remote.h"
+#include "core/thread.h"
+#include "os/os.h"
+
+enum {
+  ROUND_MS = 250,
+  QUIET_EMPTY_ROUNDS = 3,   /* an empty page that its class keeps: its memory goes back after this */
+  QUIET_ROUNDS = 16,        /* the free system pages of any other page */
+  IDLE_ROUNDS = 40,         /* without any change: the helper ends */
+  BATCH = 128,              /* pages handled while heaps are stopped */
+  STACK_BYTES = 64 * 1024
+};
+
+/* What the collector last saw of a unit, to know which pages rest. Its own memory: no race with the owners. */
+typedef struct sight {
+  uint32_t signature;
+  uint16_t rounds;  /* since it changed */
+  uint16_t swept;
+} sight;
+
+atomic_uint hdi_purge_running;
+
+static struct {
+  hd_lock lock;        /* one collector at a time */
+  atomic_uint alive;   /* the helper's thread exists; cleared by the kernel */
+  void *stack;
+  sight *sights;
+  bool barrier_ready, barrier_tried;
+} purge;
+
+/* ---- holding heaps ----------------------------------------------------------------------------------------------- */
+
+static bool is_walkable(hd_heap *heap) { return hd_load_acquire(&heap->life) != HD_HEAP_DEAD; }
+
+static bool can_hold(void) {
+  if (!purge.barrier_tried) {
+    purge.barrier_tried = true;
+    purge.barrier_ready = hdi_os_heavy_barrier_init();
+  }
+  return purge.barrier_ready;
+}
+
+/* Stop every heap that will stop; `held` says which. `self` is the caller's own heap, whose gate the caller has passed. */
+static bool hold_all(hd_heap *self) {
+  if (!can_hold()) return false;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    heap->held = heap == self;
+    if (heap != self && is_walkable(heap) && !heap->explicit_heap) hdi_gate_raise(heap);
+  }
+  bool passed = hdi_gate_barrier();
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (heap == self || !is_walkable(heap)) continue;
+    if (heap->explicit_heap) heap->held = hdi_lock_try(&heap->lock);
+    else heap->held = passed && hd_load_relaxed(&heap->stopped) != 0 && hdi_gate_settle(heap);
+  }
+  return passed;
+}
+
+static void let_go_all(hd_heap *self) {
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    bool held = heap->held;
+    heap->held = false;
+    if (heap == self) continue;
+    if (heap->explicit_heap) {
+      if (held) hdi_lock_drop(&heap->lock);
+    } else if (hd_load_relaxed(&heap->stopped) != 0) {
+      hdi_gate_open(heap);
+    }
+  }
+}
+
+/* Counts that are announced nowhere yet, mail, and cached empty pages. All tables first: they fill the inboxes. */
+static void settle_held(void) {
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (heap->held && !heap->explicit_heap) hdi_remote_flush(heap);
+  }
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (!heap->held || heap->explicit_heap) continue;
+    hdi_remote_drain(heap);
+    hdi_heap_drop_cache(heap);
+  }
+}
+
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
+
+static bool is_page_head(hd_unit *unit) {
+  return hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && __atomic_load_n(&unit->head, __ATOMIC_RELAXED) == unit;
+}
+
+/* Both words change whenever the page is in use. The owner writes credit without atomics: this is a look from outside that
+ * decides nothing but whether to look again with the heap held. */
+static uint32_t signature_of(hd_unit *unit) {
+  uint32_t credit = __atomic_load_n(&unit->credit, __ATOMIC_RELAXED);
+  return (credit * 0x9e3779b1u) ^ hd_load_relaxed(&unit->remote_count) ^ 0x40000000u;
+}
+
+/* Handle one page that has rested, its heap held. */
+static size_t tidy_page(hd_heap *heap, hd_unit *page) {
+  uint32_t remote = hdi_remote_take(page);
+  if (remote > 0) {
+    hdi_heap_credit_remote(heap, page, remote);
+    return 0;
+  }
+  if (heap->own_space) return 0;
+  return hdi_page_purge_free(page, page->base);
+}
+
+static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
+  size_t bytes = 0;
+  if (hold_all(self)) {
+    for (size_t i = 0; i < count; i++) {
+      if (!is_page_head(batch[i])) continue;
+      hd_heap *heap = (hd_heap *)(hd_load_acquire(&batch[i]->owner) & ~(uintptr_t)HD_OWNER_BITS);
+      if (heap != NULL && heap->held) bytes += tidy_page(heap, batch[i]);
+    }
+  }
+  let_go_all(self);
+  return bytes;
+}
+
+/* Whether this unit is a page that should be handled now. now: without waiting for it to rest. */
+static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
+  if (!is_page_head(unit)) {
+    seen->signature = 0;
+    return false;
+  }
+  uint32_t signature = signature_of(unit);
+  if (signature != seen->signature) {
+    *seen = (sight){signature, 0, 0};
+    *changed = true;
+    return now;
+  }
+  if (now) return true;
+  if (seen->rounds < UINT16_MAX) seen->rounds++;
+  if ((hd_load_relaxed(&unit->remote_count) & ~HD_REMOTE_QUEUED) != 0) return true;
+  if (seen->swept) return false;
+  bool empty = __atomic_load_n(&unit->credit, __ATOMIC_RELAXED) == 0;
+  if (seen->rounds < (empty ? QUIET_EMPTY_ROUNDS : QUIET_ROUNDS)) {
+    *changed = true; /* not yet, but the helper must live to see it */
+    return false;
+  }
+  seen->swept = 1;
+  return true;
+}
+
+static size_t tidy_pages(bool now, hd_heap *self, bool *changed) {
+  hd_unit *batch[BATCH];
+  size_t count = 0;
+  size_t bytes = 0;
+  size_t top = hd_load_acquire(&hdi_space.top);
+  for (size_t at = 0; at < top; at++) {
+    hd_unit *unit = hdi_space.units + at;
+    if (!is_due(unit, &purge.sights[at], now, changed)) continue;
+    batch[count++] = unit;
+    if (count < BATCH) continue;
+    bytes += tidy_batch(batch, count, self);
+    count = 0;
+  }
+  if (count > 0) bytes += tidy_batch(batch, count, self);
+  return bytes;
+}
+
+static bool make_sights(void) {
+  if (purge.sights != NULL) return true;
+  size_t bytes = hd_round_up(hdi_space.unit_count * sizeof(sight), HD_UNIT_BYTES);
+  void *memory = hdi_os_reserve(bytes, HD_UNIT_BYTES, false);
+  if (memory == NULL) return false;
+  if (!hdi_os_commit(memory, bytes)) {
+    hdi_os_unreserve(memory, bytes);
+    return false;
+  }
+  purge.sights = memory;
+  return true;
+}
+
+/* ---- the helper -------------------------------------------------------------------------------------------------- */
+
+/* One look. true: something is going on, come again. */
+static bool one_round(void) {
+  bool changed = false;
+  if (!hdi_lock_take_unless_fork(&purge.lock)) return true;
+  if (make_sights()) tidy_pages(false, NULL, &changed);
+  if (changed) {
+    if (hold_all(NULL)) settle_held();
+    let_go_all(NULL);
+  }
+  uint32_t delay = (uint32_t)(hdi_options.purge_delay / HD_TICK_MS);
+  if (hdi_options.purge) hdi_space_purge(&hdi_space, hdi_space_tick() - delay, SIZE_MAX);
+  changed = changed || hd_load_relaxed(&hdi_space.dirty_units) != 0;
+  hdi_lock_drop(&purge.lock);
+  return changed && hdi_options.purge;
+}
+
+static void helper_main(void) {
+  static atomic_uint nap;
+  unsigned quiet = 0;
+  while (quiet < IDLE_ROUNDS) {
+    hdi_os_wait(&nap, 0, ROUND_MS);
+    quiet = one_round() ? 0 : quiet + 1;
+  }
+  hd_store_release(&hdi_purge_running, 0u);
+}
+
+void hdi_purge_start(void) {
+  unsigned expected = 0;
+  if (!hdi_options.purge || !hd_swap_if(&hdi_purge_running, &expected, 1u)) return;
+  if (hd_load_acquire(&purge.alive) != 0) { /* the last helper is still on its way out */
+    hd_store_release(&hdi_purge_running, 0u);
+    return;
+  }
+  if (purge.stack == NULL) {
+    void *stack = hdi_os_reserve(STACK_BYTES, HD_UNIT_BYTES, false);
+    if (stack != NULL && hdi_os_commit(stack, STACK_BYTES)) purge.stack = stack;
+    else if (stack != NULL) hdi_os_unreserve(stack, STACK_BYTES);
+  }
+  if (purge.stack == NULL || !hdi_os_helper_start(helper_main, purge.stack, STACK_BYTES, &purge.alive)) {
+    hd_store_release(&hdi_purge_running, 0u);
+  }
+}
+
+/* ---- on demand --------------------------------------------------------------------------------------------------- */
+
+size_t hdi_purge_collect(size_t keep_bytes) {
+  size_t before = hd_load_relaxed(&hdi_counters.purged_bytes);
+  hd_heap *self = hdi_heap_self;
+  bool changed = false;
+  if (hdi_heap_is_empty(self)) self = NULL;
+  hdi_lock_take(&purge.lock);
+  if (self != NULL) hdi_gate_enter(self);
+  if (hold_all(self) || self != NULL) settle_held();
+  let_go_all(self);
+  if (make_sights()) tidy_pages(true, self, &changed);
+  if (self != NULL) hdi_gate_leave(self);
+  size_t keep_units = keep_bytes >> HD_UNIT_SHIFT;
+  size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);
+  if (dirty > keep_units) hdi_space_purge(&hdi_space, hdi_space_tick(), dirty - keep_units);
+  hdi_lock_drop(&purge.lock);
+  return hd_load_relaxed(&hdi_counters.purged_bytes) - before;
+}
+
+void hdi_purge_fork_prepare(void) { hdi_lock_take(&purge.lock); }
+void hdi_purge_fork_done(void) { hdi_lock_drop(&purge.lock); }
+
+void hdi_purge_fork_child(void) {
+  hd_store_relaxed(&purge.alive, 0u);
+  hd_store_relaxed(&hdi_purge_running, 0u);
+}

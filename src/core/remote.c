@@ -1,0 +1,84 @@
+/* See remote.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/remote.h"
+
+#include "core/check.h"
+#include "core/gate.h"
+
+enum { ENTRY_BYTES = 16 * 1024 /* most memory that an unannounced entry may stand for */ };
+
+/* Counted frees at which the owner is told: an eighth of the page, as for local frees. */
+static uint32_t threshold(const hd_unit *page) { return page->capacity >= 16 ? page->capacity / 8 : 1; }
+
+static void push(hd_heap *owner, hd_unit *page) {
+  hd_unit *head = hd_load_relaxed(&owner->inbox);
+  do page->remote_next = head;
+  while (!hd_swap_if(&owner->inbox, &head, page)); /* release: pairs with the exchange in hdi_remote_drain */
+}
+
+static void announce(hd_unit *page, uint32_t count) {
+  /* Read before the count is in: afterwards the page may already belong to somebody else. */
+  hd_heap *owner = (hd_heap *)(hd_load_acquire(&page->owner) & ~(uintptr_t)HD_OWNER_BITS);
+  uint32_t enough = threshold(page);
+  uint32_t old = hd_load_relaxed(&page->remote_count);
+  uint32_t sum = 0;
+  bool queue = false;
+  do {
+    sum = old + count;
+    queue = (old & HD_REMOTE_QUEUED) == 0 && sum >= enough;
+    if (queue) sum |= HD_REMOTE_QUEUED;
+  } while (!hd_swap_if(&page->remote_count, &old, sum));
+  if (queue) push(owner, page);
+}
+
+static unsigned table_index(const hd_unit *page) {
+  uintptr_t at = (uintptr_t)page >> HD_UNIT_ENTRY_SHIFT;
+  return (unsigned)((at ^ (at >> 4) ^ (at >> 9)) % HD_REMOTE_TABLE);
+}
+
+void hdi_remote_count(hd_heap *self, hd_unit *page) {
+  if (HD_UNLIKELY(hdi_heap_is_empty(self) || hdi_gate_is_inside(self))) {
+    announce(page, 1);
+    return;
+  }
+  hdi_gate_enter(self);
+  hd_remote_entry *entry = &self->remote[table_index(page)];
+  if (HD_UNLIKELY(entry->page != page)) {
+    if (entry->page != NULL) announce(entry->page, entry->count);
+    entry->page = page;
+    entry->count = 0;
+  }
+  entry->count++;
+  if (HD_UNLIKELY(entry->count >= threshold(page) || entry->count * page->block_bytes >= ENTRY_BYTES)) {
+    uint32_t count = entry->count;
+    entry->page = NULL;
+    announce(page, count);
+  }
+  hdi_gate_leave(self);
+}
+
+void hdi_remote_flush(hd_heap *self) {
+  for (unsigned i = 0; i < HD_REMOTE_TABLE; i++) {
+    hd_unit *page = self->remote[i].page;
+    if (page == NULL) continue;
+    self->remote[i].page = NULL;
+    announce(page, self->remote[i].count);
+  }
+}
+
+void hdi_remote_drain(hd_heap *owner) {
+  if (!hdi_remote_has_mail(owner)) return;
+  hd_unit *page = hd_exchange(&owner->inbox, NULL);
+  while (page != NULL) {
+    hd_unit *next = page->remote_next; /* the link is free for others once QUEUED is cleared */
+    uint32_t count = hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED;
+    hdi_heap_credit_remote(owner, page, count);
+    page = next;
+  }
+}
+
+uint32_t hdi_remote_take(hd_unit *page) {
+  if (HD_LIKELY((hd_load_relaxed(&page->remote_count) & ~HD_REMOTE_QUEUED) == 0)) return 0;
+  HD_POINT();
+  return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;
+}

@@ -1,0 +1,39 @@
+/* Frees from other threads. The only cross-thread protocol of the heap; run under the schedule explorer.
+ *
+ * A thread that frees a block of another heap's page
+ *   R1  writes the block's byte (release), after which the owner may hand the block out again whenever it next looks;
+ *   R2  counts the free in a small table of its own, by page.
+ * When an entry is worth it (or at the thread's end, or when a collector comes by) the count is added to the page's
+ * remote_count with one compare-and-swap; whoever thereby brings it to the threshold sets QUEUED and pushes the page to the
+ * owner's inbox. The owner takes the inbox whole, exchanges each count for 0 and lowers the page's credit.
+ *
+ * Why a page is never released too early: credit falls only by counted frees, so credit 0 means that no table holds a count
+ * for the page; and as long as QUEUED is set somebody may still push it, so it is released only after QUEUED was cleared.
+ * A freeing thread touches the page only before its own count is in, or while QUEUED is its own.
+ * Orders: the byte's release pairs with the acquire fence of a claim (page.c); the count's acq_rel exchange pairs with the
+ * compare-and-swap; push (release) pairs with the inbox exchange (acquire).
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_REMOTE_H
+#define HD_CORE_REMOTE_H
+
+#include "core/heap.h"
+
+/* R2, for a block of page whose byte has been written. self: the freeing thread's heap, or the empty heap. */
+void hdi_remote_count(hd_heap *self, hd_unit *page);
+
+/* Announce all counts of a heap's table. The caller is its owner inside the gate, or has stopped it. */
+void hdi_remote_flush(hd_heap *self);
+
+/* Take in the pages of the inbox. The caller is the owner inside the gate, or has stopped it. */
+void hdi_remote_drain(hd_heap *owner);
+
+/* Take in what is counted for one page, leaving QUEUED as it is. */
+uint32_t hdi_remote_take(hd_unit *page);
+
+/* Whether somebody may still push this page. */
+static inline bool hdi_remote_is_queued(hd_unit *page) { return (hd_load_acquire(&page->remote_count) & HD_REMOTE_QUEUED) != 0; }
+
+/* Whether anything waits in the inbox. */
+static inline bool hdi_remote_has_mail(hd_heap *owner) { return hd_load_relaxed(&owner->inbox) != NULL; }
+
+#endif

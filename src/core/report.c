@@ -1,0 +1,122 @@
+/* See report.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/report.h"
+
+#include "base/atomic.h"
+#include "base/text.h"
+#include "core/check.h"
+#include "core/options.h"
+#include "core/space.h"
+#include "os/os.h"
+
+static void finish(hd_text *text, const char *code) {
+  hdi_text_put(text, " [");
+  hdi_text_put(text, code);
+  hdi_text_put(text, "]\n");
+  if (hdi_options.onerror != HD_ONERROR_IGNORE) hdi_os_write(2, text->buffer, hdi_text_length(text));
+  if (hdi_options.onerror == HD_ONERROR_ABORT) hdi_os_abort();
+}
+
+static void put_what(hd_text *text, const char *verb, const char *what, const void *p) {
+  hdi_text_put(text, "heddle: ");
+  hdi_text_put(text, what);
+  hdi_text_put(text, verb);
+  hdi_text_put(text, " of ");
+  hdi_text_hex(text, (uintptr_t)p);
+}
+
+static void put_class(hd_text *text, const hd_unit *unit) {
+  bool large = unit->class_index == 0;
+  hdi_text_put(text, large ? " (large, " : " (");
+  hdi_text_decimal(text, unit->block_bytes);
+  hdi_text_put(text, large ? " bytes)" : "-byte class)");
+}
+
+/* The first unit of the live large block that covers this unit, or NULL: only first units are marked, so look back. */
+static const hd_unit *covering_large(const hd_unit *unit) {
+  const hd_space *space = hdi_space_of(unit);
+  for (const hd_unit *at = unit; at >= space->units; at--) {
+    unsigned kind = hd_load_relaxed(&((hd_unit *)(uintptr_t)at)->kind);
+    if (kind == HD_UNIT_LARGE) return (size_t)(unit - at) < at->run_units ? at : NULL;
+    if (kind != HD_UNIT_NONE) return NULL;
+  }
+  return NULL;
+}
+
+static bool is_double(const hd_unit *unit, const void *p) {
+  /* What stood here last is still readable: the start of one of its blocks was a block. */
+  return unit->base != NULL && hdi_unit_block_index(unit, p) < unit->capacity;
+}
+
+void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit) {
+  char buffer[256];
+  hd_text text;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  unsigned kind = hd_load_relaxed(&unit->kind);
+  const hd_unit *large = kind == HD_UNIT_NONE || kind == HD_UNIT_LARGE ? covering_large(unit) : NULL;
+  bool was_free = hdi_text_equal(verb, 4, "free");
+  if (large != NULL && large->base != p) {
+    put_what(&text, verb, "", p);
+    hdi_text_put(&text, ", an interior pointer");
+    put_class(&text, large);
+    finish(&text, "HD-E01");
+  } else if (is_double(unit, p)) {
+    const hd_unit *head = kind == HD_UNIT_PAGE ? unit->head : unit;
+    uint64_t index = hdi_unit_block_index(unit, p);
+    if (kind == HD_UNIT_PAGE && index >= head->fresh) {
+      put_what(&text, verb, "", p);
+      hdi_text_put(&text, ", a pointer that was never handed out");
+      put_class(&text, unit);
+      finish(&text, "HD-E02");
+      return;
+    }
+    put_what(&text, was_free ? "free" : verb, was_free ? "double " : "", p);
+    if (!was_free) hdi_text_put(&text, ", a freed block");
+    put_class(&text, unit);
+    finish(&text, was_free ? "HD-E03" : "HD-E04");
+  } else if (kind == HD_UNIT_PAGE && (uintptr_t)p - (uintptr_t)unit->base < unit->capacity * unit->block_bytes) {
+    put_what(&text, verb, "", p);
+    hdi_text_put(&text, ", an interior pointer");
+    put_class(&text, unit);
+    finish(&text, "HD-E01");
+  } else {
+    put_what(&text, verb, "", p);
+    hdi_text_put(&text, ", a pointer that was never handed out");
+    finish(&text, "HD-E02");
+  }
+}
+
+void hdi_report_foreign(const char *verb, const void *p) {
+  char buffer[256];
+  hd_text text;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  put_what(&text, verb, "", p);
+  hdi_text_put(&text, ", a pointer from outside Heddle's memory");
+  finish(&text, "HD-E05");
+}
+
+void hdi_report_warning(const char *text, const char *detail) {
+  char buffer[256];
+  hd_text line;
+  hdi_text_start(&line, buffer, sizeof buffer);
+  hdi_text_put(&line, "heddle: ");
+  hdi_text_put(&line, text);
+  hdi_text_put(&line, detail);
+  hdi_text_put(&line, "\n");
+  hdi_os_write(2, buffer, hdi_text_length(&line));
+}
+
+_Noreturn void hdi_check_failed(const char *what, const char *file, int line) {
+  char buffer[256];
+  hd_text text;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  hdi_text_put(&text, "heddle: internal check failed: ");
+  hdi_text_put(&text, what);
+  hdi_text_put(&text, " at ");
+  hdi_text_put(&text, file);
+  hdi_text_put(&text, ":");
+  hdi_text_decimal(&text, (uint64_t)line);
+  hdi_text_put(&text, " [HD-E06]\n");
+  hdi_os_write(2, buffer, hdi_text_length(&text));
+  hdi_os_abort();
+}

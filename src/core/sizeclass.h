@@ -1,0 +1,48 @@
+/* Size classes: which block size serves a request.
+ *
+ * Classes 1..64 are the multiples of 16 up to 1 KiB, so that the class of a small size is arithmetic on it. From there on
+ * eight classes a doubling up to 56 KiB (waste at most 12.5 %). Larger requests are large: whole units of 64 KiB.
+ * Class 0 exists only so that a request of 0 bytes finds an empty slot and takes the slow path.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_SIZECLASS_H
+#define HD_CORE_SIZECLASS_H
+
+#include "base/bits.h"
+
+enum {
+  HD_SMALL_MAX = 1024,               /* largest size whose class is direct arithmetic */
+  HD_SMALL_CLASSES = HD_SMALL_MAX / 16,
+  HD_MEDIUM_MAX = 56 * 1024,         /* largest size that shares a page with others */
+  HD_CLASS_COUNT = HD_SMALL_CLASSES + 1 + 5 * 8 + 6,
+  HD_ONE_UNIT_MAX = 8 * 1024,        /* largest block in a page of one unit */
+  HD_FOUR_UNIT_MAX = 32 * 1024       /* largest block in a page of four units; above: eight */
+};
+
+_Static_assert(HD_CLASS_COUNT == 111, "the last class must be 56 KiB");
+
+/* Class of a size in 1025..HD_MEDIUM_MAX. */
+FAST unsigned hdi_sizeclass_medium(size_t bytes) {
+  unsigned doubling = hd_highest_bit(bytes - 1) - 10;
+  return HD_SMALL_CLASSES - 7 + doubling * 8 + (unsigned)((bytes - 1) >> (doubling + 7));
+}
+
+/* Class of a size in 0..HD_MEDIUM_MAX. */
+FAST unsigned hdi_sizeclass_of(size_t bytes) {
+  if (bytes <= HD_SMALL_MAX) return bytes == 0 ? 1 : (unsigned)((bytes + 15) >> 4);
+  return hdi_sizeclass_medium(bytes);
+}
+
+/* Block size of a class in 1..HD_CLASS_COUNT-1. */
+FAST uint32_t hdi_sizeclass_bytes(unsigned class_index) {
+  if (class_index <= HD_SMALL_CLASSES) return class_index * 16;
+  unsigned step = class_index - HD_SMALL_CLASSES - 1;
+  return (uint32_t)(9 + step % 8) << (7 + step / 8);
+}
+
+/* Units in a page of this block size. */
+FAST unsigned hdi_sizeclass_units(uint32_t block_bytes) {
+  if (block_bytes <= HD_ONE_UNIT_MAX) return 1;
+  return block_bytes <= HD_FOUR_UNIT_MAX ? 4 : 8;
+}
+
+#endif

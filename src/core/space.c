@@ -1,0 +1,416 @@
+/* See space.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/space.h"
+
+#include <string.h>
+
+#include "core/check.h"
+#include "core/counters.h"
+#include "os/os.h"
+
+enum {
+  COMMIT_UNITS = 512,      /* 32 MiB a step: one system call for each */
+  EXACT_BINS = 32,
+  FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
+  FIXED_MAX = 64,
+  SMALLEST_WINDOW_SHIFT = 28
+};
+
+/* What a free() finds before the window exists: an entry that nobody owns. */
+static hd_unit no_unit;
+
+hd_space hdi_space;
+hd_window hdi_window = {&no_unit, 0};
+
+/* Fixed spaces that are alive. A slot is written under the lock and read without it. */
+static struct {
+  hd_lock lock;
+  _Atomic(hd_space *) space[FIXED_MAX];
+  _Atomic size_t count; /* slots ever used */
+} fixed;
+
+/* ---- making and finding ------------------------------------------------------------------------------------------ */
+
+static size_t wanted_window(void) {
+  size_t wanted = hd_max(64 * HD_GIB, 4 * hdi_os.ram_bytes);
+  if (sizeof(void *) == 4) wanted = HD_GIB;
+  size_t most = sizeof(void *) == 4 ? HD_GIB : (size_t)4 << 40;
+  return (size_t)1 << hd_highest_bit(hd_min(wanted + wanted - 1, most));
+}
+
+bool hdi_space_init(void) {
+  for (size_t bytes = wanted_window(); bytes >> SMALLEST_WINDOW_SHIFT != 0; bytes /= 2) {
+    size_t count = bytes >> HD_UNIT_SHIFT;
+    uint8_t *base = hdi_os_reserve(bytes, bytes, false);
+    if (base == NULL) continue;
+    void *units = hdi_os_reserve(count * sizeof(hd_unit), HD_UNIT_BYTES, true);
+    if (units == NULL) {
+      hdi_os_unreserve(base, bytes);
+      continue;
+    }
+    hdi_space.base = base;
+    hdi_space.units = units;
+    hdi_space.unit_count = count;
+    hdi_window.units = units;
+    hdi_window.entry_mask = (count - 1) << HD_UNIT_ENTRY_SHIFT;
+    return true;
+  }
+  return false;
+}
+
+bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes) {
+  uint8_t *table = (uint8_t *)hd_round_up((uintptr_t)memory + header_bytes, 64);
+  uint8_t *end = (uint8_t *)memory + bytes;
+  size_t count = (size_t)(end - table) >> HD_UNIT_SHIFT;
+  uint8_t *base = NULL;
+  for (;; count--) {
+    if (count == 0 || table > end) return false;
+    base = (uint8_t *)hd_round_up((uintptr_t)(table + count * sizeof(hd_unit)), HD_UNIT_BYTES);
+    if (base <= end && (size_t)(end - base) >> HD_UNIT_SHIFT >= count) break;
+  }
+  memset(space, 0, sizeof *space);
+  memset(table, 0, count * sizeof(hd_unit));
+  space->base = base;
+  space->units = (hd_unit *)table;
+  space->unit_count = count;
+  space->fixed = true;
+  space->committed = count;
+  return true;
+}
+
+static hd_unit *find_in(hd_space *space, const void *p) {
+  size_t at = ((uintptr_t)p - (uintptr_t)space->base) >> HD_UNIT_SHIFT;
+  return at < hd_load_acquire(&space->top) ? space->units + at : NULL;
+}
+
+hd_unit *hdi_space_find(const void *p) {
+  hd_unit *unit = find_in(&hdi_space, p);
+  if (unit != NULL) return unit;
+  size_t count = hd_load_acquire(&fixed.count);
+  for (size_t i = 0; i < count; i++) {
+    hd_space *space = hd_load_acquire(&fixed.space[i]);
+    if (space != NULL && (unit = find_in(space, p)) != NULL) return unit;
+  }
+  return NULL;
+}
+
+hd_space *hdi_space_of(const hd_unit *unit) {
+  if (unit >= hdi_space.units && unit < hdi_space.units + hdi_space.unit_count) return &hdi_space;
+  size_t count = hd_load_acquire(&fixed.count);
+  for (size_t i = 0; i < count; i++) {
+    hd_space *space = hd_load_acquire(&fixed.space[i]);
+    if (space != NULL && unit >= space->units && unit < space->units + space->unit_count) return space;
+  }
+  HD_UNREACHABLE("a unit outside every space");
+}
+
+bool hdi_space_publish(hd_space *space) {
+  bool done = false;
+  hdi_lock_take(&fixed.lock);
+  for (size_t i = 0; i < FIXED_MAX && !done; i++) {
+    if (hd_load_relaxed(&fixed.space[i]) != NULL) continue;
+    hd_store_release(&fixed.space[i], space);
+    if (i >= hd_load_relaxed(&fixed.count)) hd_store_release(&fixed.count, i + 1);
+    done = true;
+  }
+  hdi_lock_drop(&fixed.lock);
+  return done;
+}
+
+void hdi_space_retract(hd_space *space) {
+  hdi_lock_take(&fixed.lock);
+  for (size_t i = 0; i < FIXED_MAX; i++) {
+    if (hd_load_relaxed(&fixed.space[i]) == space) hd_store_release(&fixed.space[i], NULL);
+  }
+  hdi_lock_drop(&fixed.lock);
+}
+
+/* Wraps after 3,000 days; only differences count. */
+uint32_t hdi_space_tick(void) { return (uint32_t)(hdi_os_now_ms() / HD_TICK_MS); }
+
+/* ---- bins -------------------------------------------------------------------------------------------------------- */
+
+static unsigned bin_of(size_t units) {
+  if (units <= EXACT_BINS) return (unsigned)units - 1;
+  unsigned log = hd_highest_bit(units);
+  unsigned bin = EXACT_BINS + (log - 5) * 2 + (unsigned)((units >> (log - 1)) & 1);
+  return bin < HD_BIN_COUNT ? bin : HD_BIN_COUNT - 1;
+}
+
+static hd_bins *bins_of(hd_space *space, unsigned kind) { return kind == HD_UNIT_DIRTY ? &space->dirty : &space->clean; }
+
+static void mark_ends(hd_unit *first, size_t units, unsigned kind, uint32_t stamp) {
+  hd_unit *last = first + units - 1;
+  first->run_units = last->run_units = (uint32_t)units;
+  first->stamp = stamp;
+  hd_store_relaxed(&first->kind, (uint8_t)kind);
+  hd_store_relaxed(&last->kind, (uint8_t)kind);
+}
+
+static void insert(hd_space *space, hd_unit *first, size_t units, unsigned kind, uint32_t stamp) {
+  hd_bins *bins = bins_of(space, kind);
+  unsigned bin = bin_of(units);
+  mark_ends(first, units, kind, stamp);
+  first->prev = NULL;
+  first->next = bins->bin[bin];
+  if (first->next != NULL) first->next->prev = first;
+  bins->bin[bin] = first;
+  bins->filled |= (uint64_t)1 << bin;
+  hd_add(&space->free_units, units);
+  if (kind == HD_UNIT_DIRTY) hd_add(&space->dirty_units, units);
+}
+
+/* Take a free run out of its bin and unmark its ends. */
+static void detach(hd_space *space, hd_unit *first) {
+  unsigned kind = hd_load_relaxed(&first->kind);
+  HD_ASSERT(kind == HD_UNIT_DIRTY || kind == HD_UNIT_CLEAN);
+  hd_bins *bins = bins_of(space, kind);
+  size_t units = first->run_units;
+  unsigned bin = bin_of(units);
+  if (first->next != NULL) first->next->prev = first->prev;
+  if (first->prev != NULL) first->prev->next = first->next;
+  else bins->bin[bin] = first->next;
+  if (bins->bin[bin] == NULL) bins->filled &= ~((uint64_t)1 << bin);
+  hd_store_relaxed(&first->kind, HD_UNIT_NONE);
+  hd_store_relaxed(&first[units - 1].kind, HD_UNIT_NONE);
+  hd_sub(&space->free_units, units);
+  if (kind == HD_UNIT_DIRTY) hd_sub(&space->dirty_units, units);
+}
+
+/* Units to leave out at the front of a run so that its start is aligned. */
+static size_t misfit(const hd_space *space, const hd_unit *first, size_t align_units) {
+  size_t at = ((uintptr_t)hdi_space_address(space, first) >> HD_UNIT_SHIFT) & (align_units - 1);
+  return at == 0 ? 0 : align_units - at;
+}
+
+/* The smallest run that fits among the first few of a bin; the lower address where two are equal. */
+static hd_unit *best_in(const hd_space *space, hd_unit *run, size_t units, size_t align_units) {
+  hd_unit *best = NULL;
+  for (int tries = FIT_TRIES; run != NULL && tries > 0; run = run->next, tries--) {
+    if (run->run_units < units + misfit(space, run, align_units)) continue;
+    if (best == NULL || run->run_units < best->run_units || (run->run_units == best->run_units && run < best)) best = run;
+  }
+  return best;
+}
+
+static hd_unit *best_fit(const hd_space *space, const hd_bins *bins, size_t units, size_t align_units) {
+  uint64_t candidates = bins->filled & ~hd_low_mask(bin_of(units));
+  while (candidates != 0) {
+    unsigned bin = hd_lowest_bit(candidates);
+    hd_unit *run = best_in(space, bins->bin[bin], units, align_units);
+    if (run != NULL) return run;
+    candidates &= candidates - 1;
+  }
+  return NULL;
+}
+
+/* ---- fresh units ------------------------------------------------------------------------------------------------- */
+
+/* Make units [0, wanted) usable. Two threads may do it at once (during a fork): each step is harmless when done twice. */
+static bool commit_to(hd_space *space, size_t wanted) {
+  size_t have = hd_load_acquire(&space->committed);
+  while (have < wanted) {
+    size_t next = hd_min(hd_round_up(wanted, COMMIT_UNITS), space->unit_count);
+    uint8_t *table = (uint8_t *)(space->units + have);
+    uint8_t *table_end = (uint8_t *)hd_round_up((uintptr_t)(space->units + next), hdi_os.page_bytes);
+    uint8_t *table_start = (uint8_t *)hd_round_down((uintptr_t)table, hdi_os.page_bytes);
+    hdi_counters_os_call(2);
+    if (!hdi_os_commit(table_start, (size_t)(table_end - table_start))) return false;
+    if (!hdi_os_commit(space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT)) {
+      next = wanted; /* no room for a whole step: ask for no more than is needed */
+      if (!hdi_os_commit(space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT)) return false;
+    }
+    if (have == 0 && hdi_os.huge_always) hdi_os_huge(space->base, hd_min(2 * HD_MIB, next << HD_UNIT_SHIFT), false);
+    if (hd_swap_if(&space->committed, &have, next)) return true;
+  }
+  return true;
+}
+
+/* Units from the top; lock-free, so that it also serves while a fork holds the lock. The skipped units in front of an aligned
+ * run are returned in *skipped. */
+static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size_t *skipped) {
+  size_t top = hd_load_acquire(&space->top);
+  for (;;) {
+    size_t skip = misfit(space, space->units + top, align_units);
+    if (units > space->unit_count - top || skip > space->unit_count - top - units) return NULL;
+    if (!commit_to(space, top + skip + units)) return NULL;
+    if (hd_swap_if(&space->top, &top, top + skip + units)) {
+      *skipped = skip;
+      return space->units + top + skip;
+    }
+  }
+}
+
+/* ---- giving and taking ------------------------------------------------------------------------------------------- */
+
+/* Put a run into the bins, merged with free neighbours of its kind. The merged run is as old as the mean of its parts, so that
+ * small late additions do not keep a large old run from the purger. */
+static void merge_in(hd_space *space, hd_unit *first, size_t units, unsigned kind, uint32_t stamp) {
+  size_t at = (size_t)(first - space->units);
+  if (at > 0 && hd_load_relaxed(&first[-1].kind) == kind) {
+    hd_unit *left = first - first[-1].run_units;
+    size_t left_units = left->run_units;
+    int64_t younger = (int32_t)(stamp - left->stamp);
+    stamp = left->stamp + (uint32_t)(younger * (int64_t)units / (int64_t)(units + left_units));
+    detach(space, left);
+    first = left;
+    units += left_units;
+  }
+  if (first + units < space->units + hd_load_relaxed(&space->top)) {
+    hd_unit *right = first + units;
+    if (hd_load_relaxed(&right->kind) == kind) {
+      size_t right_units = right->run_units;
+      int64_t younger = (int32_t)(stamp - right->stamp);
+      stamp = right->stamp + (uint32_t)(younger * (int64_t)units / (int64_t)(units + right_units));
+      detach(space, right);
+      units += right_units;
+    }
+  }
+  insert(space, first, units, kind, stamp);
+}
+
+static void give_locked(hd_space *space, hd_unit *first, size_t units, bool dirty, uint32_t stamp) {
+  merge_in(space, first, units, dirty ? HD_UNIT_DIRTY : HD_UNIT_CLEAN, stamp);
+}
+
+/* Runs that were freed while nobody could take the lock. */
+static void take_in_deferred(hd_space *space) {
+  if (HD_LIKELY(hd_load_relaxed(&space->deferred) == NULL)) return;
+  hd_unit *run = hd_exchange(&space->deferred, NULL);
+  while (run != NULL) {
+    hd_unit *next = run->next;
+    give_locked(space, run, run->run_units, true, run->stamp);
+    run = next;
+  }
+}
+
+/* Cut [start, start+units) out of a detached free run of kind and put the ends back. */
+static hd_unit *carve(hd_space *space, hd_unit *run, size_t run_units, size_t skip, size_t units, unsigned kind) {
+  uint32_t stamp = run->stamp;
+  hd_unit *first = run + skip;
+  if (skip > 0) insert(space, run, skip, kind, stamp);
+  if (run_units > skip + units) insert(space, first + units, run_units - skip - units, kind, stamp);
+  return first;
+}
+
+static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
+  unsigned kind = HD_UNIT_DIRTY;
+  hd_unit *run = best_fit(space, &space->dirty, units, align_units);
+  if (run == NULL) {
+    kind = HD_UNIT_CLEAN;
+    run = best_fit(space, &space->clean, units, align_units);
+  }
+  if (run == NULL) return NULL;
+  size_t run_units = run->run_units;
+  size_t skip = misfit(space, run, align_units);
+  detach(space, run);
+  *zeroed = kind == HD_UNIT_CLEAN;
+  return carve(space, run, run_units, skip, units, kind);
+}
+
+hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
+  HD_ASSERT(units > 0 && hd_is_power_of_2(align_units));
+  hd_unit *first = NULL;
+  bool locked = hdi_lock_take_unless_fork(&space->lock);
+  if (HD_LIKELY(locked)) {
+    take_in_deferred(space);
+    first = take_free(space, units, align_units, zeroed);
+  }
+  size_t skipped = 0;
+  if (first == NULL) {
+    first = take_top(space, units, align_units, &skipped);
+    *zeroed = !space->fixed;
+  }
+  if (skipped > 0 && locked) give_locked(space, first - skipped, skipped, space->fixed, hdi_space_tick());
+  if (HD_LIKELY(locked)) hdi_lock_drop(&space->lock);
+  if (first != NULL) first->run_units = (uint32_t)units;
+  return first;
+}
+
+void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
+  uint32_t stamp = hdi_space_tick();
+  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&space->lock))) {
+    first->run_units = (uint32_t)units;
+    first->stamp = stamp;
+    first->next = hd_load_relaxed(&space->deferred);
+    while (!hd_swap_if(&space->deferred, &first->next, first)) {}
+    return;
+  }
+  take_in_deferred(space);
+  give_locked(space, first, units, dirty || space->fixed, stamp);
+  hdi_lock_drop(&space->lock);
+}
+
+bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more, bool *zeroed) {
+  bool done = false;
+  hd_unit *next = first + units;
+  if (!hdi_lock_take_unless_fork(&space->lock)) return false;
+  size_t top = hd_load_relaxed(&space->top);
+  size_t at = (size_t)(next - space->units);
+  if (at == top) {
+    done = space->unit_count - top >= more && commit_to(space, top + more) && hd_swap_if(&space->top, &top, top + more);
+    *zeroed = !space->fixed;
+  } else if (at < top) {
+    unsigned kind = hd_load_relaxed(&next->kind);
+    if ((kind == HD_UNIT_DIRTY || kind == HD_UNIT_CLEAN) && next->run_units >= more) {
+      size_t run_units = next->run_units;
+      detach(space, next);
+      carve(space, next, run_units, 0, more, kind);
+      *zeroed = kind == HD_UNIT_CLEAN;
+      done = true;
+    }
+  }
+  hdi_lock_drop(&space->lock);
+  if (done) first->run_units = (uint32_t)(units + more);
+  return done;
+}
+
+/* ---- purging ----------------------------------------------------------------------------------------------------- */
+
+static bool is_due(const hd_unit *run, uint32_t until) { return (int32_t)(until - run->stamp) >= 0; }
+
+/* A dirty run that is due, taken out of the bins, largest bins first. */
+static hd_unit *next_due(hd_space *space, uint32_t until) {
+  uint64_t filled = space->dirty.filled;
+  while (filled != 0) {
+    unsigned bin = hd_highest_bit(filled);
+    for (hd_unit *run = space->dirty.bin[bin]; run != NULL; run = run->next) {
+      if (!is_due(run, until)) continue;
+      detach(space, run);
+      return run;
+    }
+    filled &= ~((uint64_t)1 << bin);
+  }
+  return NULL;
+}
+
+size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
+  size_t purged = 0;
+  while (purged < budget) {
+    if (!hdi_lock_take_unless_fork(&space->lock)) break;
+    take_in_deferred(space);
+    hd_unit *run = next_due(space, until);
+    size_t units = 0;
+    if (run != NULL) units = run->run_units;
+    hdi_lock_drop(&space->lock);
+    if (run == NULL) break;
+    /* The run belongs to nobody now, so the slow system call runs without the lock. */
+    hdi_counters_os_call(1);
+    bool clean = hdi_os_purge(hdi_space_address(space, run), units << HD_UNIT_SHIFT);
+    if (clean) hdi_counters_purged(units << HD_UNIT_SHIFT);
+    hdi_space_give(space, run, units, !clean);
+    purged += units;
+    if (!clean) break;
+  }
+  return purged;
+}
+
+void hdi_space_fork_prepare(void) {
+  hdi_lock_take(&fixed.lock);
+  hdi_lock_take(&hdi_space.lock);
+}
+
+void hdi_space_fork_done(void) {
+  hdi_lock_drop(&hdi_space.lock);
+  hdi_lock_drop(&fixed.lock);
+}

@@ -1,0 +1,95 @@
+/* Spaces: runs of 64 KiB units from one range of addresses.
+ *
+ * The common space is a window of address space reserved at start, with the flat table of its units; a heap that lives in
+ * the caller's memory has a small space of its own. A free run is clean (reads as zero, costs nothing) or dirty (resident);
+ * neighbours of equal kind merge at once, over tags at both ends. A request takes the best fitting dirty run, then the best
+ * fitting clean one, then fresh units from the top. Dirty runs carry the time of their freeing, and the purger turns the old
+ * ones clean.
+ *
+ * Invariants: no two adjacent free runs of equal kind; both ends of a free run name its length and kind; every other unit of
+ * it has kind NONE; live units + free units = top.
+ * Threads: any; one lock a space. Above: page.c, large.c, purge.c. Below: os.h.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_SPACE_H
+#define HD_CORE_SPACE_H
+
+#include "base/atomic.h"
+#include "core/lock.h"
+#include "core/unit.h"
+
+enum { HD_BIN_COUNT = 64, HD_TICK_MS = 64 };
+
+typedef struct hd_bins {
+  uint64_t filled;              /* bit b: bin[b] is not empty */
+  hd_unit *bin[HD_BIN_COUNT];   /* 1..32 units exactly, then two bins a doubling */
+} hd_bins;
+
+typedef struct hd_space {
+  hd_lock lock;
+  uint8_t *base;                /* first unit's memory; a multiple of the unit size */
+  hd_unit *units;               /* its table */
+  size_t unit_count;            /* length of both */
+  bool fixed;                   /* caller's memory: already committed, never purged */
+  _Atomic size_t top;           /* units below have been handed out at least once */
+  _Atomic size_t committed;     /* units below may be touched, and their table entries written */
+  hd_bins clean, dirty;
+  _Atomic size_t dirty_units;   /* units in dirty runs */
+  _Atomic size_t free_units;    /* units in free runs of both kinds */
+  _Atomic(hd_unit *) deferred;  /* runs freed while a fork held the lock */
+} hd_space;
+
+extern hd_space hdi_space;      /* the common space */
+
+/* What free() needs to find a unit for any pointer: see hdi_space_entry. */
+typedef struct hd_window {
+  hd_unit *units;               /* table of the common space */
+  size_t entry_mask;            /* (count - 1) << HD_UNIT_ENTRY_SHIFT; the count is a power of two */
+} hd_window;
+
+extern hd_window hdi_window;
+
+/* Table entry for any pointer at all: the window starts at a multiple of its own size, so the middle bits of an address are the
+ * index, and a pointer from elsewhere lands on some entry, which hdi_unit_block_index then unmasks. */
+FAST hd_unit *hdi_space_entry(const void *p) {
+  size_t at = ((uintptr_t)p >> (HD_UNIT_SHIFT - HD_UNIT_ENTRY_SHIFT)) & hdi_window.entry_mask;
+  return (hd_unit *)((uint8_t *)hdi_window.units + at);
+}
+
+/* Reserve the window, trying smaller ones down to 256 MiB. false: no memory at all. */
+bool hdi_space_init(void);
+
+/* Make a space in memory that the caller gives; the table comes first. false when it is too small. */
+bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes);
+
+/* The unit that holds p, in the common space or in a fixed one; NULL when p lies in none of them. */
+hd_unit *hdi_space_find(const void *p);
+hd_space *hdi_space_of(const hd_unit *unit);
+
+/* Let hdi_space_find see a fixed space; and forget it. false: too many of them. */
+bool hdi_space_publish(hd_space *space);
+void hdi_space_retract(hd_space *space);
+
+/* A run of units, its first at a multiple of align_units; *zeroed says whether it reads as zero. Entries of the run: kind NONE,
+ * owner 0, run_units set at the first. NULL when the space is full or the system refuses. */
+hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed);
+
+/* Give a run back, or a part of one. dirty: its memory has been touched. */
+void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty);
+
+/* Take the free units right behind a run into it, if there are enough; all that is taken is committed. */
+bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more, bool *zeroed);
+
+/* Purge dirty runs freed at or before tick `until`, at most budget units. Returns units purged. */
+size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget);
+
+/* Make a dirty page's memory: address of a unit. */
+static inline uint8_t *hdi_space_address(const hd_space *space, const hd_unit *unit) {
+  return space->base + ((size_t)(unit - space->units) << HD_UNIT_SHIFT);
+}
+
+uint32_t hdi_space_tick(void);
+
+void hdi_space_fork_prepare(void);
+void hdi_space_fork_done(void);
+
+#endif

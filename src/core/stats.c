@@ -1,0 +1,208 @@
+/* Statistics and walking: pictures of the heap, taken from the unit tables and byte maps while everybody goes on.
+ * SPDX-License-Identifier: MIT */
+#include <string.h>
+
+#include "base/text.h"
+#include "core/counters.h"
+#include "core/page.h"
+#include "core/store.h"
+#include "core/thread.h"
+#include "heddle.h"
+#include "os/os.h"
+
+typedef struct hd_walk {
+  hd_heap *heap;       /* only this heap's areas; NULL: all */
+  bool blocks;
+  hd_visitor *visitor;
+  void *user;
+} hd_walk;
+
+static hd_heap *owner_of(hd_unit *unit) { return (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS); }
+
+static bool visit_blocks(const hd_walk *walk, const hd_area *area, const hd_unit *page) {
+  if (!walk->visitor(area, NULL, 0, walk->user)) return false;
+  if (!walk->blocks) return true;
+  for (uint32_t i = 0; i < page->capacity; i++) {
+    if (page->class_index != 0 && hd_load_relaxed(&page->map[i]) != HD_BLOCK_LIVE) continue;
+    if (!walk->visitor(area, page->base + (size_t)i * page->block_bytes, page->block_bytes, walk->user)) return false;
+  }
+  return true;
+}
+
+/* One head unit; areas of other heaps are passed over. */
+static bool visit_unit(const hd_walk *walk, hd_unit *unit, unsigned kind) {
+  hd_heap *owner = owner_of(unit);
+  hd_heap *heap = owner != NULL && owner->explicit_heap ? owner : NULL;
+  if (walk->heap != NULL && heap != walk->heap) return true;
+  bool large = kind == HD_UNIT_LARGE;
+  hd_area area = {
+      .heap = heap,
+      .address = unit->base,
+      .bytes = (size_t)unit->run_units << HD_UNIT_SHIFT,
+      .block_bytes = unit->block_bytes,
+      .block_capacity = unit->capacity,
+      .block_used = large ? 1 : hdi_page_count_live(unit),
+  };
+  return visit_blocks(walk, &area, unit);
+}
+
+static bool walk_space(const hd_walk *walk, hd_space *space) {
+  size_t top = hd_load_acquire(&space->top);
+  for (size_t at = 0; at < top;) {
+    hd_unit *unit = space->units + at;
+    unsigned kind = hd_load_acquire(&unit->kind);
+    bool head = (kind == HD_UNIT_PAGE && unit->head == unit) || (kind == HD_UNIT_LARGE && hd_load_relaxed(&unit->live) == 1);
+    if (head && !visit_unit(walk, unit, kind)) return false;
+    size_t step = kind != HD_UNIT_NONE && kind != HD_UNIT_BUSY ? unit->run_units : 1;
+    at += step > 0 && (head || kind == HD_UNIT_CLEAN || kind == HD_UNIT_DIRTY) ? step : 1;
+  }
+  return true;
+}
+
+static bool walk_all(const hd_walk *walk) {
+  if (walk->heap != NULL) return walk_space(walk, walk->heap->space);
+  if (!walk_space(walk, &hdi_space)) return false;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (heap->own_space && hd_load_acquire(&heap->life) == HD_HEAP_USED && !walk_space(walk, heap->space)) return false;
+  }
+  return true;
+}
+
+HD_EXPORT bool hd_heap_walk(hd_heap *heap, bool blocks, hd_visitor *visitor, void *user) {
+  hd_walk walk = {heap, blocks, visitor, user};
+  return visitor != NULL && walk_all(&walk);
+}
+
+static bool add_area(const hd_area *area, void *block, size_t block_bytes, void *user) {
+  hd_stats *stats = user;
+  (void)block, (void)block_bytes;
+  size_t live = area->block_used * area->block_bytes;
+  stats->live += live;
+  stats->live_count += area->block_used;
+  bool large = area->block_capacity == 1 && area->block_bytes > HD_MEDIUM_MAX;
+  if (large) stats->large += live;
+  else stats->page_count++;
+  stats->free_in_pages += area->bytes - live;
+  return true;
+}
+
+static void count_heaps(hd_stats *stats) {
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    unsigned life = hd_load_relaxed(&heap->life);
+    stats->heap_count += life == HD_HEAP_USED;
+    stats->orphan_count += life == HD_HEAP_ORPHAN;
+  }
+}
+
+/* Bytes of table entries that are in use. */
+static size_t table_bytes(void) { return hd_load_relaxed(&hdi_space.top) * sizeof(hd_unit); }
+
+static bool fill(hd_heap *heap, hd_stats *stats) {
+  hd_stats found;
+  if (stats == NULL || stats->struct_bytes < offsetof(hd_stats, live_count)) return false;
+  hdi_thread_init();
+  memset(&found, 0, sizeof found);
+  found.version = HD_STATS_VERSION;
+  found.struct_bytes = stats->struct_bytes;
+  hd_heap_walk(heap, false, add_area, &found);
+  if (heap == NULL) {
+    size_t top = hd_load_relaxed(&hdi_space.top);
+    found.cached = hd_load_relaxed(&hdi_space.dirty_units) << HD_UNIT_SHIFT;
+    found.metadata = hdi_store_used() + table_bytes();
+    found.mapped = top << HD_UNIT_SHIFT;
+    found.reserved = hdi_space.unit_count << HD_UNIT_SHIFT;
+    found.purged_total = hd_load_relaxed(&hdi_counters.purged_bytes);
+    found.os_call_count = hd_load_relaxed(&hdi_counters.os_calls);
+    found.moved_total = hd_load_relaxed(&hdi_counters.moved_bytes);
+    found.resident = hdi_os_resident_bytes();
+    count_heaps(&found);
+  }
+  memcpy(stats, &found, hd_min(stats->struct_bytes, sizeof found));
+  return true;
+}
+
+HD_EXPORT bool hd_stats_get(hd_stats *stats) { return fill(NULL, stats); }
+
+HD_EXPORT bool hd_heap_stats_get(hd_heap *heap, hd_stats *stats) { return heap != NULL && fill(heap, stats); }
+
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
+
+typedef struct hd_field {
+  const char *name, *text;
+  size_t offset;
+  bool bytes;
+} hd_field;
+
+#define FIELD(name, is_bytes, text) {#name, text, offsetof(hd_stats, name), is_bytes}
+
+static const hd_field fields[] = {
+    FIELD(live, true, "in blocks that the program holds"),
+    FIELD(live_count, false, "blocks that the program holds"),
+    FIELD(large, true, "of these, in large blocks"),
+    FIELD(free_in_pages, true, "free blocks and ends in pages"),
+    FIELD(cached, true, "free runs, still resident"),
+    FIELD(metadata, true, "tables, heaps and maps"),
+    FIELD(mapped, true, "address range in use"),
+    FIELD(reserved, true, "address range reserved"),
+    FIELD(purged_total, true, "given back to the system so far"),
+    FIELD(moved_total, true, "moved by page tables instead of copies"),
+    FIELD(page_count, false, "pages"),
+    FIELD(heap_count, false, "heaps"),
+    FIELD(orphan_count, false, "heaps of ended threads"),
+    FIELD(os_call_count, false, "system calls on mappings"),
+    FIELD(resident, true, "resident set of the process"),
+};
+
+static hd_stats current(void) {
+  hd_stats stats;
+  memset(&stats, 0, sizeof stats);
+  stats.struct_bytes = sizeof stats;
+  fill(NULL, &stats);
+  return stats;
+}
+
+static size_t value_of(const hd_stats *stats, const hd_field *field) {
+  size_t value = 0;
+  memcpy(&value, (const char *)stats + field->offset, sizeof value);
+  return value;
+}
+
+HD_EXPORT size_t hd_stats_text(char *buffer, size_t bytes) {
+  hd_text text;
+  hd_stats stats = current();
+  hdi_text_start(&text, buffer, bytes);
+  hdi_text_put(&text, "heddle ");
+  hdi_text_put(&text, hd_version_text());
+  hdi_text_put(&text, hdi_thread_is_passthrough() ? ": passthrough\n" : "\n");
+  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+    char number[32];
+    hd_text part;
+    hdi_text_start(&part, number, sizeof number);
+    if (fields[i].bytes) hdi_text_bytes(&part, value_of(&stats, &fields[i]));
+    else hdi_text_decimal(&part, value_of(&stats, &fields[i]));
+    hdi_text_put(&text, "  ");
+    hdi_text_pad(&text, number, -12);
+    hdi_text_put(&text, "  ");
+    hdi_text_put(&text, fields[i].text);
+    hdi_text_put(&text, "\n");
+  }
+  return text.wanted;
+}
+
+HD_EXPORT size_t hd_stats_json(char *buffer, size_t bytes) {
+  hd_text text;
+  hd_stats stats = current();
+  hdi_text_start(&text, buffer, bytes);
+  hdi_text_put(&text, "{\"heddle\": \"");
+  hdi_text_put(&text, hd_version_text());
+  hdi_text_put(&text, "\", \"version\": ");
+  hdi_text_decimal(&text, HD_STATS_VERSION);
+  for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+    hdi_text_put(&text, ", \"");
+    hdi_text_put(&text, fields[i].name);
+    hdi_text_put(&text, "\": ");
+    hdi_text_decimal(&text, value_of(&stats, &fields[i]));
+  }
+  hdi_text_put(&text, "}\n");
+  return text.wanted;
+}

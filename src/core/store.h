@@ -1,0 +1,29 @@
+/* The metadata store: memory for heaps and byte maps, apart from all blocks that programs can overflow.
+ *
+ * A bump pointer over a reserved range with unreachable neighbours, and a free list for each power of two from 64 bytes to
+ * 16 KiB. Memory comes zeroed and must be given back zeroed: byte maps are all HD_BLOCK_FREE when their page is released.
+ * Threads: any; one lock, never held with another one wanted.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_STORE_H
+#define HD_CORE_STORE_H
+
+#include "base/bits.h"
+
+enum { HD_STORE_MIN = 64, HD_STORE_MAX = 16 * 1024 };
+
+bool hdi_store_init(size_t window_bytes);
+
+/* Zeroed memory of bytes (rounded up to a power of two), aligned to 64 or to its size if that is less than a system page.
+ * NULL when the system refuses. */
+void *hdi_store_take(size_t bytes);
+
+/* Give back what hdi_store_take(bytes) gave; it must read as zero. */
+void hdi_store_give(void *memory, size_t bytes);
+
+/* Bytes in use, and bytes committed. */
+size_t hdi_store_used(void);
+
+void hdi_store_fork_prepare(void);
+void hdi_store_fork_done(void);
+
+#endif

@@ -1,0 +1,215 @@
+/* See thread.h.
+ * SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include "core/thread.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "core/check.h"
+#include "core/gate.h"
+#include "core/options.h"
+#include "core/purge.h"
+#include "core/remote.h"
+#include "core/report.h"
+#include "core/store.h"
+#include "os/next.h"
+#include "os/os.h"
+
+enum start_state { START_NONE, START_BUSY, START_DONE, START_PASSTHROUGH, START_FAILED };
+
+static atomic_uint start_state;
+static unsigned start_thread; /* who is at it: a call from inside the start must not wait for itself */
+static pthread_key_t exit_key;
+static bool exit_key_made;
+
+static _Atomic(hd_heap *) registered;
+
+static struct {
+  hd_lock lock;
+  hd_heap *orphans;
+  hd_heap *retired; /* explicit heaps that were destroyed */
+} pool;
+
+/* Set once this thread's exit handler has run: its heap may have to be found again by hdi_os_thread_alive. */
+static __thread uint8_t thread_ended __attribute__((tls_model("initial-exec")));
+
+/* ---- start ------------------------------------------------------------------------------------------------------- */
+
+static void thread_exit(void *value);
+static void fork_prepare(void);
+static void fork_parent(void);
+static void fork_child(void);
+
+static bool wants_passthrough(void) {
+  if (hdi_options.passthrough != HD_PASSTHROUGH_AUTO) return hdi_options.passthrough == HD_PASSTHROUGH_ON;
+  return hdi_next_is_watched();
+}
+
+static unsigned start(void) {
+  hdi_os_init();
+  hdi_options_init();
+  if (wants_passthrough()) return START_PASSTHROUGH;
+  if (!hdi_space_init() || !hdi_store_init(hdi_space.unit_count << HD_UNIT_SHIFT)) return START_FAILED;
+  exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
+  return START_DONE;
+}
+
+void hdi_thread_init(void) {
+  unsigned state = hd_load_acquire(&start_state);
+  if (HD_LIKELY(state >= START_DONE)) return;
+  unsigned expected = START_NONE;
+  if (hd_swap_if(&start_state, &expected, START_BUSY)) {
+    start_thread = hdi_os_thread_id();
+    unsigned result = start();
+    hd_store_release(&start_state, result);
+    hdi_os_wake(&start_state);
+    if (result == START_DONE) pthread_atfork(fork_prepare, fork_parent, fork_child);
+    return;
+  }
+  if (start_thread == hdi_os_thread_id()) return;
+  while ((state = hd_load_acquire(&start_state)) == START_BUSY) hdi_os_wait(&start_state, START_BUSY, 10);
+}
+
+bool hdi_thread_is_passthrough(void) { return hd_load_acquire(&start_state) == START_PASSTHROUGH; }
+
+/* ---- heaps ------------------------------------------------------------------------------------------------------- */
+
+hd_heap *hdi_thread_first_heap(void) { return hd_load_acquire(&registered); }
+
+static hd_heap *take_retired(void) {
+  hd_heap *heap = NULL;
+  if (!hdi_lock_take_unless_fork(&pool.lock)) return NULL;
+  if (pool.retired != NULL) {
+    heap = pool.retired;
+    pool.retired = heap->next_orphan;
+    heap->next_orphan = NULL;
+  }
+  hdi_lock_drop(&pool.lock);
+  return heap;
+}
+
+hd_heap *hdi_thread_new_heap(hd_space *space) {
+  hd_heap *heap = take_retired();
+  if (heap == NULL) {
+    heap = hdi_store_take(sizeof *heap);
+    if (heap == NULL) return NULL;
+    heap->next_registered = hd_load_relaxed(&registered);
+    while (!hd_swap_if(&registered, &heap->next_registered, heap)) {}
+  }
+  hdi_heap_init(heap, space);
+  hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
+  return heap;
+}
+
+void hdi_thread_retire_heap(hd_heap *heap) {
+  hd_store_release(&heap->life, (uint32_t)HD_HEAP_DEAD);
+  hd_heap *next = heap->next_registered;
+  memset((void *)heap->slot, 0, sizeof heap->slot);
+  memset(heap->class, 0, sizeof heap->class);
+  memset(heap->remote, 0, sizeof heap->remote);
+  heap->explicit_heap = heap->own_space = false;
+  heap->runs = 0;
+  heap->held_units = heap->limit_units = 0;
+  heap->cached_count = 0;
+  heap->name[0] = 0;
+  heap->next_registered = next;
+  hdi_lock_take(&pool.lock);
+  heap->next_orphan = pool.retired;
+  pool.retired = heap;
+  hdi_lock_drop(&pool.lock);
+}
+
+/* A heap whose thread allocated again after its exit handlers, and is gone now. The caller holds the lock. */
+static hd_heap *find_abandoned(void) {
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (heap->late && hd_load_relaxed(&heap->life) == HD_HEAP_USED && !hdi_os_thread_alive(heap->thread_id)) return heap;
+  }
+  return NULL;
+}
+
+static hd_heap *adopt(void) {
+  static uint8_t turns;
+  if (!hdi_lock_take_unless_fork(&pool.lock)) return NULL;
+  hd_heap *heap = pool.orphans;
+  if (heap != NULL) {
+    pool.orphans = heap->next_orphan;
+    heap->next_orphan = NULL;
+  } else if (turns++ % 8 == 0) {
+    heap = find_abandoned();
+  }
+  if (heap != NULL) {
+    heap->thread_id = hdi_os_thread_id();
+    heap->late = thread_ended;
+    hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
+  }
+  hdi_lock_drop(&pool.lock);
+  return heap;
+}
+
+hd_heap *hdi_thread_heap(void) {
+  hdi_thread_init();
+  if (hd_load_acquire(&start_state) != START_DONE) return NULL;
+  if (!hdi_heap_is_empty(hdi_heap_self)) return hdi_heap_self;
+  hd_heap *heap = adopt();
+  if (heap == NULL) {
+    heap = hdi_thread_new_heap(&hdi_space);
+    if (heap == NULL) return NULL;
+    heap->thread_id = hdi_os_thread_id();
+    heap->late = thread_ended;
+  }
+  hdi_heap_self = heap;
+  if (exit_key_made) pthread_setspecific(exit_key, heap);
+  return heap;
+}
+
+static void thread_exit(void *value) {
+  hd_heap *heap = value;
+  if (heap != hdi_heap_self) return;
+  hdi_gate_enter(heap);
+  hdi_remote_flush(heap);
+  hdi_remote_drain(heap);
+  hdi_heap_drop_cache(heap);
+  hdi_gate_leave(heap);
+  thread_ended = 1;
+  hdi_heap_self = &hdi_heap_empty;
+  hdi_lock_take(&pool.lock);
+  hd_store_release(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
+  heap->next_orphan = pool.orphans;
+  pool.orphans = heap;
+  hdi_lock_drop(&pool.lock);
+}
+
+/* ---- fork -------------------------------------------------------------------------------------------------------- */
+
+static void fork_prepare(void) {
+  hdi_lock_fork_begin();
+  hdi_purge_fork_prepare();
+  hdi_lock_take(&pool.lock);
+  hdi_space_fork_prepare();
+  hdi_store_fork_prepare();
+}
+
+static void unlock_all(void) {
+  hdi_store_fork_done();
+  hdi_space_fork_done();
+  hdi_lock_drop(&pool.lock);
+  hdi_purge_fork_done();
+  hdi_lock_fork_end();
+}
+
+static void fork_parent(void) { unlock_all(); }
+
+static void fork_child(void) {
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    hd_store_relaxed(&heap->stopped, 0u);
+    if (heap == hdi_heap_self) {
+      heap->thread_id = hdi_os_thread_id();
+      continue;
+    }
+    hdi_lock_reset(&heap->lock);
+    if (!heap->explicit_heap && hd_load_relaxed(&heap->life) == HD_HEAP_USED) hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_DEAD);
+  }
+  hdi_purge_fork_child();
+  unlock_all();
+}

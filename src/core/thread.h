@@ -1,0 +1,29 @@
+/* Threads: birth, death and adoption of heaps; start of the library; fork.
+ *
+ * A thread gets its heap at its first allocation: an orphan of an ended thread if there is one, as it is, else a new one.
+ * At its end the heap goes to the orphans. Frees never create a heap. Heaps of threads that vanished in a fork are DEAD:
+ * their blocks can still be freed, but nothing walks their lists any more.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_THREAD_H
+#define HD_CORE_THREAD_H
+
+#include "core/heap.h"
+
+/* The calling thread's heap, made if need be. NULL: the library forwards to the next allocator, or there is no memory; tell
+ * them apart by hdi_thread_is_passthrough(). */
+SLOW hd_heap *hdi_thread_heap(void);
+
+/* Start the library if that has not happened. */
+void hdi_thread_init(void);
+
+bool hdi_thread_is_passthrough(void);
+
+/* All heaps since the start, newest first, through next_registered. */
+hd_heap *hdi_thread_first_heap(void);
+
+/* A new heap of no thread, registered; NULL without memory. */
+hd_heap *hdi_thread_new_heap(hd_space *space);
+/* It is no longer used; it may come back from hdi_thread_new_heap. */
+void hdi_thread_retire_heap(hd_heap *heap);
+
+#endif

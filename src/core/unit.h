@@ -1,0 +1,90 @@
+/* The unit table's entry: all that is known about 64 KiB of memory, out of line.
+ *
+ * Memory is handed around in units of 64 KiB. A page is a run of 1, 4 or 8 units cut into equal blocks; a large block is a
+ * run of its own; the rest are free runs. Line 0 is what every free() reads; it changes only when the unit changes its use
+ * or owner. Line 1 is written by the owner all the time.
+ *
+ * Who writes: space.c while the unit is free or changes hands, page.c while it is a page, large.c while it is a large block,
+ * remote.c the owner word and the remote words. Everything but the atomic fields belongs to the owner, or to whoever has
+ * the owner's gate (gate.h).
+ *
+ * Line 0 stays readable after release: a free() of a stale pointer still finds what stood there and can name the mistake.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_UNIT_H
+#define HD_CORE_UNIT_H
+
+#include <stdatomic.h>
+
+#include "base/bits.h"
+
+enum {
+  HD_UNIT_SHIFT = 16,
+  HD_UNIT_BYTES = 1 << HD_UNIT_SHIFT,
+  HD_UNIT_ENTRY_SHIFT = 7 /* log2 sizeof(hd_unit) */
+};
+
+/* What a unit is used for. Inner units of large blocks and of free runs keep HD_UNIT_NONE: only the ends are marked. */
+enum hd_unit_kind {
+  HD_UNIT_NONE = 0,   /* never used, or the inside of a free run or large block */
+  HD_UNIT_CLEAN,      /* first or last unit of a free run that reads as zero */
+  HD_UNIT_DIRTY,      /* first or last unit of a free run with old content */
+  HD_UNIT_BUSY,       /* a free run that is being purged right now */
+  HD_UNIT_PAGE,       /* a unit of a page */
+  HD_UNIT_LARGE,      /* first unit of a large block */
+};
+
+/* Life of a page; see page.h. */
+enum hd_page_state { HD_PAGE_NONE = 0, HD_PAGE_CURRENT, HD_PAGE_FULL, HD_PAGE_PARTIAL };
+
+/* Values of a block's byte in the byte map. Virgin blocks are 0 too, so that a fresh map need not be written. */
+enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_NONE = 0xff };
+
+/* Low bits of the owner word: a page of several units; free() then goes by way of its head. */
+enum { HD_OWNER_MULTI = 1, HD_OWNER_BITS = 7 };
+
+typedef _Atomic uint8_t hd_block_state;
+
+typedef struct hd_unit hd_unit;
+struct hd_unit {
+  /* line 0 */
+  _Atomic uintptr_t owner;    /* pages: the heap with low bits; 0 for all others */
+  uint8_t *base;              /* pages and large: address of the first block */
+  uint64_t inverse;           /* pages: inverse of the odd part of block_bytes */
+  hd_block_state *map;        /* pages: one byte a block */
+  uint32_t shift;             /* pages: log2 of the even part of block_bytes */
+  uint32_t capacity;          /* pages: blocks; large: 1 */
+  size_t block_bytes;         /* pages: size of a block; large: usable size */
+  hd_unit *head;              /* pages, large: the run's first unit */
+  uint8_t class_index;        /* pages */
+  uint8_t state;              /* enum hd_page_state */
+  _Atomic uint8_t kind;       /* enum hd_unit_kind */
+  uint8_t zeroed;             /* pages: blocks never handed out read as zero */
+  _Atomic uint32_t live;      /* large: 1 while the program holds the block */
+  /* line 1 */
+  uint32_t credit;            /* pages: local frees until something must be done; see page.h */
+  uint32_t rest;              /* FULL: blocks in use beyond credit */
+  uint32_t fresh;             /* blocks ever handed out are those below this index */
+  uint32_t group;             /* CURRENT: the group of 64 blocks that the slot's bits stand for */
+  hd_unit *next, *prev;       /* PARTIAL: the class's list; free runs: their bin */
+  uint32_t run_next, run_prev; /* runs of an explicit heap: its list of them, as table index + 1 */
+  uint32_t run_units;         /* units of the run; also at the last unit of a free run */
+  uint32_t stamp;             /* free runs: when freed, in ticks; pages: credit at the purger's last look */
+  _Atomic uint32_t remote_count; /* counted remote frees not yet taken in; bit 31: queued in the owner's inbox */
+  uint8_t swept;              /* the purger has given back this page's free system pages */
+  hd_unit *remote_next;       /* link in the owner's inbox */
+};
+
+_Static_assert(sizeof(hd_unit) == 1 << HD_UNIT_ENTRY_SHIFT, "an entry is two cache lines");
+_Static_assert(offsetof(hd_unit, credit) == 64, "line 1 starts at credit");
+
+#define HD_REMOTE_QUEUED 0x80000000u
+
+/* Index of the block at p in a page: below unit->capacity exactly when p is the start of one of its blocks, for any p at all.
+ * The product with the inverse of the odd part divides exactly where that is possible and is enormous elsewhere; the rotation
+ * does the same for the even part. One comparison therefore answers interior, misaligned and foreign pointers together. */
+FAST uint64_t hdi_unit_block_index(const hd_unit *unit, const void *p) {
+  uint64_t offset = (uint64_t)((uintptr_t)p - (uintptr_t)unit->base);
+  return hd_rotate_right(offset * unit->inverse, unit->shift);
+}
+
+#endif

@@ -1,0 +1,99 @@
+/* The contract with the operating system: everything the core asks of it, and nothing else. One file per system
+ * implements it (os_linux.c); the build chooses the file. Tests put a fault-injecting layer between.
+ *
+ * Address ranges pass through three states:
+ *   reserved   address space only; any access faults; costs no memory
+ *   clean      readable and writable, reads as zero, costs no memory until touched
+ *   dirty      holds content, costs memory
+ * commit: reserved -> clean. purge: dirty -> clean. move: the source becomes clean, the target dirty with its content.
+ *
+ * Every call may fail, at any time, and says so; a failure changes nothing. No call here allocates, takes a lock of the
+ * C library or writes errno: the purge helper runs on a bare kernel thread that has no thread-local storage of its own.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_OS_OS_H
+#define HD_OS_OS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What the machine offers; filled once by hdi_os_init, constant afterwards. */
+typedef struct hd_os_facts {
+  size_t page_bytes;      /* the system's page size, a power of two, found at run time */
+  size_t huge_bytes;      /* size of a transparent huge page, 0 if there are none */
+  size_t ram_bytes;       /* memory of the machine */
+  unsigned cpu_count;     /* processors this process may use */
+  bool can_move;          /* hdi_os_move works */
+  bool huge_always;       /* the system gives huge pages unasked */
+} hd_os_facts;
+
+extern hd_os_facts hdi_os;
+
+/* Fill hdi_os. Called once, before anything else. */
+void hdi_os_init(void);
+
+/* Reserve bytes of address space at a multiple of alignment (power of two >= 64 KiB). Readable ranges read as zero.
+ * NULL when the system refuses. */
+void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable);
+
+/* Give a reserved range back whole. */
+void hdi_os_unreserve(void *address, size_t bytes);
+
+/* reserved -> clean. false when the system refuses. */
+bool hdi_os_commit(void *address, size_t bytes);
+
+/* dirty -> clean, the memory goes back to the system at once. false when the system refuses; then it stays dirty. */
+bool hdi_os_purge(void *address, size_t bytes);
+
+/* Move the pages of [from, from+bytes) to the clean range at to, without copying; from becomes clean. */
+bool hdi_os_move(void *from, void *to, size_t bytes);
+
+/* Ask for huge pages in a range, or ask for none. A hint. */
+void hdi_os_huge(void *address, size_t bytes, bool on);
+
+/* Back a clean range with memory at once, cheaper than one fault a page. A hint. */
+void hdi_os_populate(void *address, size_t bytes);
+
+/* Milliseconds of a clock that never goes back. Coarse (some ms) and cheap. */
+uint64_t hdi_os_now_ms(void);
+
+/* Sleep while *word == expected, at most timeout_ms (UINT32_MAX: for ever); may return early. */
+void hdi_os_wait(atomic_uint *word, unsigned expected, unsigned timeout_ms);
+
+/* Wake all who wait on word. */
+void hdi_os_wake(atomic_uint *word);
+
+/* A full memory barrier in every running thread of the process. false: not available, nothing happened. */
+bool hdi_os_heavy_barrier(void);
+
+/* Prepare hdi_os_heavy_barrier. false: it will never work in this process. */
+bool hdi_os_heavy_barrier_init(void);
+
+/* Start run() on a bare thread that the C library does not know: no thread-local storage, all signals blocked.
+ * run must only call this contract. *alive becomes 0, with a wake, when the thread is gone. false on refusal. */
+bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, atomic_uint *alive);
+
+/* Let others run. */
+void hdi_os_yield(void);
+
+/* The kernel's number of the calling thread; and whether such a thread lives in this process. */
+unsigned hdi_os_thread_id(void);
+bool hdi_os_thread_alive(unsigned thread_id);
+
+/* Random bits from the system (weak ones when it refuses). */
+uint64_t hdi_os_random(void);
+
+/* Bytes of this process that are resident; 0 when unknown. */
+size_t hdi_os_resident_bytes(void);
+
+/* Write text to a file descriptor, whole or not at all as far as the system allows. */
+void hdi_os_write(int fd, const char *text, size_t length);
+
+/* Read up to bytes of a small file. Length read, or -1. */
+long hdi_os_read_file(const char *path, char *buffer, size_t bytes);
+
+/* End the process with SIGABRT, also when that signal is blocked or handled. */
+_Noreturn void hdi_os_abort(void);
+
+#endif

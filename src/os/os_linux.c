@@ -1,0 +1,219 @@
+/* The operating-system contract on Linux. See os.h.
+ * SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#include "base/bits.h"
+#include "base/text.h"
+#include "os/linux_syscall.h"
+#include "os/os.h"
+
+#ifndef MREMAP_DONTUNMAP
+#define MREMAP_DONTUNMAP 4
+#endif
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+#ifndef MAP_FIXED_NOREPLACE
+#define MAP_FIXED_NOREPLACE 0x100000
+#endif
+
+hd_os_facts hdi_os;
+
+static bool failed(long result) { return result < 0 && result > -4096; }
+
+static void *map(void *hint, size_t bytes, int protection, int extra) {
+  long result = hd_syscall6(SYS_mmap, (long)hint, (long)bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | extra, -1, 0);
+  return failed(result) ? NULL : (void *)result;
+}
+
+static bool advise(void *address, size_t bytes, int advice) { return !failed(hd_syscall3(SYS_madvise, address, bytes, advice)); }
+
+long hdi_os_read_file(const char *path, char *buffer, size_t bytes) {
+  long fd = hd_syscall6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+  if (failed(fd)) return -1;
+  size_t have = 0;
+  while (have < bytes) {
+    long part = hd_syscall3(SYS_read, fd, buffer + have, bytes - have);
+    if (part == -4) continue; /* EINTR */
+    if (part <= 0) break;
+    have += (size_t)part;
+  }
+  hd_syscall3(SYS_close, fd, 0, 0);
+  return (long)have;
+}
+
+static void read_huge_facts(void) {
+  char text[128];
+  long length = hdi_os_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text - 1);
+  if (length <= 0) return;
+  text[length] = 0;
+  hdi_os.huge_always = strstr(text, "[always]") != NULL;
+  if (strstr(text, "[never]") != NULL) return;
+  hdi_os.huge_bytes = 2 * HD_MIB;
+  length = hdi_os_read_file("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", text, sizeof text - 1);
+  uint64_t bytes = 0;
+  while (length > 0 && (text[length - 1] < '0' || text[length - 1] > '9')) length--;
+  if (length > 0 && hdi_text_read_bytes(text, (size_t)length, &bytes) && hd_is_power_of_2(bytes)) hdi_os.huge_bytes = bytes;
+}
+
+static void read_ram(void) {
+  /* sysinfo's layout differs between machines only behind these fields. */
+  struct {
+    long uptime;
+    unsigned long loads[3], total, rest[5];
+    unsigned short procs, pad;
+    unsigned long high[2];
+    unsigned int unit;
+    char tail[64];
+  } info;
+  memset(&info, 0, sizeof info);
+  if (failed(hd_syscall3(SYS_sysinfo, &info, 0, 0))) return;
+  hdi_os.ram_bytes = (size_t)info.total * (info.unit ? info.unit : 1);
+}
+
+void hdi_os_init(void) {
+  hdi_os.page_bytes = getauxval(AT_PAGESZ);
+  if (!hd_is_power_of_2(hdi_os.page_bytes)) hdi_os.page_bytes = 4096;
+  hdi_os.ram_bytes = HD_GIB;
+  hdi_os.can_move = true;
+  read_ram();
+  read_huge_facts();
+  unsigned char cpus[1024];
+  memset(cpus, 0, sizeof cpus);
+  long length = hd_syscall3(SYS_sched_getaffinity, 0, sizeof cpus, cpus);
+  for (long i = 0; i < length; i++) hdi_os.cpu_count += hd_bit_count(cpus[i]);
+  if (hdi_os.cpu_count == 0) hdi_os.cpu_count = 1;
+}
+
+/* An exact mapping rarely falls on the alignment; the range just below it is free more often than not, and asking for
+ * that one costs no address space that a limit would count. */
+static void *reserve_near(size_t bytes, size_t alignment, int protection) {
+  void *first = map(NULL, bytes, protection, 0);
+  if (first == NULL || ((uintptr_t)first & (alignment - 1)) == 0) return first;
+  hdi_os_unreserve(first, bytes);
+  void *wanted = (void *)hd_round_down((uintptr_t)first, alignment);
+  void *second = map(wanted, bytes, protection, MAP_FIXED_NOREPLACE);
+  if (second == wanted) return second;
+  if (second != NULL) hdi_os_unreserve(second, bytes);
+  return NULL;
+}
+
+void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable) {
+  int protection = readable ? PROT_READ : PROT_NONE;
+  void *near = reserve_near(bytes, alignment, protection);
+  if (near != NULL) return near;
+  size_t wide = bytes + alignment;
+  if (wide < bytes) return NULL;
+  uint8_t *range = map(NULL, wide, protection, 0);
+  if (range == NULL) return NULL;
+  uint8_t *start = (uint8_t *)hd_round_up((uintptr_t)range, alignment);
+  if (start > range) hdi_os_unreserve(range, (size_t)(start - range));
+  size_t behind = (size_t)(range + wide - (start + bytes));
+  if (behind > 0) hdi_os_unreserve(start + bytes, behind);
+  return start;
+}
+
+void hdi_os_unreserve(void *address, size_t bytes) { hd_syscall3(SYS_munmap, address, bytes, 0); }
+
+bool hdi_os_commit(void *address, size_t bytes) {
+  return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE));
+}
+
+bool hdi_os_purge(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED); }
+
+bool hdi_os_move(void *from, void *to, size_t bytes) {
+  if (!hdi_os.can_move) return false;
+  long result =
+      hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
+  if (result == -22) hdi_os.can_move = false; /* EINVAL: before Linux 5.7 */
+  return !failed(result);
+}
+
+void hdi_os_huge(void *address, size_t bytes, bool on) { advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
+
+void hdi_os_populate(void *address, size_t bytes) { advise(address, bytes, MADV_POPULATE_WRITE); }
+
+uint64_t hdi_os_now_ms(void) {
+  struct timespec now = {0, 0};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now); /* in the vDSO; this call can't fail */
+  return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void hdi_os_wait(atomic_uint *word, unsigned expected, unsigned timeout_ms) {
+  struct timespec limit = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
+  struct timespec *timeout = timeout_ms == UINT32_MAX ? NULL : &limit;
+  hd_syscall6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)expected, (long)timeout, 0, 0);
+}
+
+void hdi_os_wake(atomic_uint *word) { hd_syscall6(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, INT_MAX, 0, 0, 0); }
+
+bool hdi_os_heavy_barrier(void) { return !failed(hd_syscall3(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)); }
+
+bool hdi_os_heavy_barrier_init(void) {
+  return !failed(hd_syscall3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0));
+}
+
+void hdi_os_yield(void) { hd_syscall3(SYS_sched_yield, 0, 0, 0); }
+
+unsigned hdi_os_thread_id(void) { return (unsigned)hd_syscall3(SYS_gettid, 0, 0, 0); }
+
+bool hdi_os_thread_alive(unsigned thread_id) {
+  return !failed(hd_syscall3(SYS_tgkill, hd_syscall3(SYS_getpid, 0, 0, 0), thread_id, 0));
+}
+
+uint64_t hdi_os_random(void) {
+  uint64_t bits = 0;
+  if (hd_syscall3(SYS_getrandom, &bits, sizeof bits, 1) == (long)sizeof bits) return bits;
+  const void *seed = (const void *)getauxval(AT_RANDOM);
+  if (seed != NULL) memcpy(&bits, seed, sizeof bits);
+  return bits ^ (hdi_os_now_ms() * 0x9e3779b97f4a7c15u);
+}
+
+size_t hdi_os_resident_bytes(void) {
+  char text[128];
+  long length = hdi_os_read_file("/proc/self/statm", text, sizeof text - 1);
+  if (length <= 0) return 0;
+  text[length] = 0;
+  const char *second = strchr(text, ' ');
+  if (second == NULL) return 0;
+  second++;
+  uint64_t pages = 0;
+  if (!hdi_text_read_bytes(second, strcspn(second, " \n"), &pages)) return 0;
+  return (size_t)pages * hdi_os.page_bytes;
+}
+
+void hdi_os_write(int fd, const char *text, size_t length) {
+  while (length > 0) {
+    long part = hd_syscall3(SYS_write, fd, text, length);
+    if (part == -4) continue; /* EINTR */
+    if (part <= 0) return;
+    text += part;
+    length -= (size_t)part;
+  }
+}
+
+_Noreturn void hdi_os_abort(void) {
+  /* No C library on this way: its abort() takes a lock that the broken program may hold. */
+  struct {
+    void (*handler)(int);
+    unsigned long flags;
+    void (*restorer)(void);
+    uint64_t mask;
+  } plain = {SIG_DFL, 0, NULL, 0};
+  long process = hd_syscall3(SYS_getpid, 0, 0, 0);
+  uint64_t mask = (uint64_t)1 << (SIGABRT - 1);
+  hd_syscall6(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&mask, 0, sizeof mask, 0, 0);
+  hd_syscall3(SYS_tgkill, process, hdi_os_thread_id(), SIGABRT); /* a handler may speak first */
+  hd_syscall6(SYS_rt_sigaction, SIGABRT, (long)&plain, 0, sizeof mask, 0, 0);
+  hd_syscall3(SYS_tgkill, process, hdi_os_thread_id(), SIGABRT);
+  for (;;) __builtin_trap();
+}
