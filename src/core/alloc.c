@@ -30,20 +30,29 @@ static void *no_memory(void) {
 
 /* ---- small and medium -------------------------------------------------------------------------------------------- */
 
-/* The slot of a class with at least one block in it; NULL without memory. The caller is the heap's owner. */
-static hd_slot *ready_slot(hd_heap *heap, unsigned class_index) {
+/* Take a block of a class; NULL without memory. *zeroed: it reads as zero. The whole of it happens inside the gate: a collector may
+ * take back what the slots of medium classes hold. */
+static void *take_gated(hd_heap *heap, unsigned class_index, bool *zeroed) {
   hd_slot *slot = &heap->slot[class_index];
-  if (HD_LIKELY(slot->bits != 0)) return slot;
+  void *p = NULL;
   hdi_gate_enter(heap);
-  bool filled = hdi_heap_refill(heap, class_index);
-  hdi_gate_leave(heap);
-  if (HD_UNLIKELY(!filled)) {
-    hdi_purge_collect(0);
-    hdi_gate_enter(heap);
-    filled = slot->bits != 0 || hdi_heap_refill(heap, class_index);
-    hdi_gate_leave(heap);
+  if (HD_LIKELY(slot->bits != 0 || hdi_heap_refill(heap, class_index))) {
+    *zeroed = slot->zeroed != 0;
+    p = hdi_alloc_take(slot, slot->bits);
   }
-  return filled ? slot : NULL;
+  hdi_gate_leave(heap);
+  return p;
+}
+
+static SLOW void *take_after_collecting(hd_heap *heap, unsigned class_index, bool *zeroed) {
+  hdi_purge_collect(0);
+  void *p = take_gated(heap, class_index, zeroed);
+  return p != NULL ? p : no_memory();
+}
+
+static inline void *take(hd_heap *heap, unsigned class_index, bool *zeroed) {
+  void *p = take_gated(heap, class_index, zeroed);
+  return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, class_index, zeroed);
 }
 
 /* The calling thread's heap, or NULL: then the call is the next allocator's, or fails. */
@@ -55,8 +64,8 @@ static inline hd_heap *own_heap(void) {
 void *hdi_alloc_slow(size_t bytes) {
   hd_heap *heap = own_heap();
   if (HD_UNLIKELY(heap == NULL)) return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
-  hd_slot *slot = ready_slot(heap, hdi_sizeclass_of(bytes));
-  return HD_LIKELY(slot != NULL) ? hdi_alloc_take(slot, slot->bits) : no_memory();
+  bool zeroed = false;
+  return take(heap, hdi_sizeclass_of(bytes), &zeroed);
 }
 
 /* ---- large ------------------------------------------------------------------------------------------------------- */
@@ -88,11 +97,13 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
 void *hdi_alloc_medium(size_t bytes) {
   hd_heap *heap = hdi_heap_self;
   if (HD_LIKELY(bytes <= HD_MEDIUM_MAX)) {
-    unsigned class_index = hdi_sizeclass_medium(bytes);
-    hd_slot *slot = &heap->slot[class_index];
-    uint64_t bits = slot->bits;
-    if (HD_UNLIKELY(bits == 0)) return hdi_alloc_slow(bytes);
-    return hdi_alloc_take(slot, bits);
+    hd_slot *slot = &heap->slot[hdi_sizeclass_medium(bytes)];
+    if (HD_UNLIKELY(slot->bits == 0)) return hdi_alloc_slow(bytes);
+    hdi_gate_enter(heap);
+    uint64_t bits = slot->bits; /* a collector may have been here since the look above */
+    void *p = HD_LIKELY(bits != 0) ? hdi_alloc_take(slot, bits) : NULL;
+    hdi_gate_leave(heap);
+    return HD_LIKELY(p != NULL) ? p : hdi_alloc_slow(bytes);
   }
   if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
   heap = own_heap();
@@ -113,20 +124,23 @@ static inline void clear(void *p, size_t bytes) {
   for (size_t done = 0; done < bytes; done += 16) *at++ = (pair){0, 0};
 }
 
-static void *take_zeroed(hd_slot *slot, size_t bytes) {
-  bool zeroed = slot->zeroed != 0;
-  void *p = hdi_alloc_take(slot, slot->bits);
-  if (!zeroed) clear(p, bytes);
-  return p;
-}
-
 void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   size_t total = 0;
   if (HD_UNLIKELY(!hd_multiply(count, bytes, &total))) return no_memory();
-  if (HD_UNLIKELY(total > HD_MEDIUM_MAX)) return hdi_alloc_zeroed_slow(total);
-  hd_slot *slot = &hdi_heap_self->slot[hdi_sizeclass_of(total)];
+  if (HD_UNLIKELY(total > HD_SMALL_MAX)) return hdi_alloc_zeroed_slow(total);
+  hd_slot *slot = hdi_alloc_small_slot(hdi_heap_self, total);
   if (HD_UNLIKELY(slot->bits == 0)) return hdi_alloc_zeroed_slow(total);
-  return take_zeroed(slot, total);
+  bool zeroed = slot->zeroed != 0;
+  void *p = hdi_alloc_take(slot, slot->bits);
+  if (!zeroed) clear(p, total);
+  return p;
+}
+
+static void *alloc_class(hd_heap *heap, unsigned class_index, size_t bytes, bool zero) {
+  bool zeroed = false;
+  void *p = take(heap, class_index, &zeroed);
+  if (p != NULL && zero && !zeroed) clear(p, bytes);
+  return p;
 }
 
 void *hdi_alloc_zeroed_slow(size_t bytes) {
@@ -134,8 +148,7 @@ void *hdi_alloc_zeroed_slow(size_t bytes) {
   hd_heap *heap = own_heap();
   if (HD_UNLIKELY(heap == NULL)) return hdi_thread_is_passthrough() ? hdi_next_get()->calloc(1, bytes) : no_memory();
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
-  hd_slot *slot = ready_slot(heap, hdi_sizeclass_of(bytes));
-  return HD_LIKELY(slot != NULL) ? take_zeroed(slot, bytes) : no_memory();
+  return alloc_class(heap, hdi_sizeclass_of(bytes), bytes, true);
 }
 
 /* ---- aligned ----------------------------------------------------------------------------------------------------- */
@@ -151,15 +164,9 @@ static unsigned aligned_class(size_t alignment, size_t bytes) {
   return 0;
 }
 
-static void *alloc_class(hd_heap *heap, unsigned class_index, bool zero) {
-  hd_slot *slot = ready_slot(heap, class_index);
-  if (slot == NULL) return no_memory();
-  return zero ? take_zeroed(slot, slot->block_bytes) : hdi_alloc_take(slot, slot->bits);
-}
-
 static void *aligned_in(hd_heap *heap, size_t alignment, size_t bytes, bool zero) {
   unsigned class_index = aligned_class(alignment, bytes);
-  if (class_index != 0) return alloc_class(heap, class_index, zero);
+  if (class_index != 0) return alloc_class(heap, class_index, hdi_sizeclass_bytes(class_index), zero);
   return alloc_large(heap, hd_max(bytes, 1), alignment, zero);
 }
 
@@ -360,7 +367,10 @@ static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
   unsigned class_index = hdi_sizeclass_of(bytes);
   hd_slot *slot = &heap->slot[class_index];
   if (slot->bits == 0 && !hdi_heap_refill(heap, class_index)) return no_memory();
-  return zero ? take_zeroed(slot, bytes) : hdi_alloc_take(slot, slot->bits);
+  bool zeroed = slot->zeroed != 0;
+  void *p = hdi_alloc_take(slot, slot->bits);
+  if (zero && !zeroed) clear(p, bytes);
+  return p;
 }
 
 void *hdi_alloc_from(hd_heap *heap, size_t bytes, bool zero) {

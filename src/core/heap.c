@@ -159,6 +159,18 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
   }
 }
 
+bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
+  hd_class *class = &heap->class[page->class_index];
+  hd_slot *slot = &heap->slot[page->class_index];
+  if (page->class_index <= HD_SMALL_CLASSES || class->page != page) return false;
+  page->credit -= hd_bit_count(slot->bits);
+  slot->bits = 0;
+  class->page = NULL;
+  make_partial(heap, page, true);
+  hdi_heap_settle(heap, page);
+  return true;
+}
+
 void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
   uint32_t used = hdi_page_used(page);
   if (HD_UNLIKELY(count > used)) HD_UNREACHABLE("more blocks freed than were live: concurrent double frees");

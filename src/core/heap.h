@@ -89,6 +89,10 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page);
 /* remote frees of page became known: count blocks fewer in use. */
 void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);
 
+/* Take the claimed blocks of a CURRENT page back from its slot, so that nothing keeps the page; it becomes PARTIAL or is released.
+ * Only for classes above HD_SMALL_MAX, whose blocks are taken inside the gate. false: not such a page. */
+bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page);
+
 /* Give cached empty pages back to the space. */
 void hdi_heap_drop_cache(hd_heap *heap);
 

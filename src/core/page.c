@@ -135,39 +135,39 @@ uint32_t hdi_page_count_live(const hd_unit *page) {
   return live;
 }
 
-/* Whether blocks [from, to) are all free. */
-static bool all_free(const hd_unit *page, size_t from, size_t to) {
+static bool is_idle(const hd_unit *page, size_t index, uint64_t claimed) {
+  if (hd_load_relaxed(&page->map[index]) != HD_BLOCK_FREE) return false;
+  return index / 64 != page->group || (claimed >> index % 64 & 1) == 0;
+}
+
+/* Whether blocks [from, to) are all free and not claimed. */
+static bool all_idle(const hd_unit *page, size_t from, size_t to, uint64_t claimed) {
   for (size_t i = from; i < to; i++) {
-    if (hd_load_relaxed(&page->map[i]) != HD_BLOCK_FREE) return false;
+    if (!is_idle(page, i, claimed)) return false;
   }
   return true;
 }
 
-static bool purge_range(const uint8_t *address, size_t from, size_t to) {
+static bool purge_range(const hd_unit *page, size_t from, size_t to) {
   hdi_counters_os_call(1);
-  if (!hdi_os_purge((void *)(uintptr_t)(address + from), to - from)) return false;
+  if (!hdi_os_purge(page->base + from, to - from)) return false;
   hdi_counters_purged(to - from);
   return true;
 }
 
-size_t hdi_page_purge_free(hd_unit *page, const uint8_t *address) {
+size_t hdi_page_purge_free(hd_unit *page, uint64_t claimed) {
   size_t step = hdi_os.page_bytes;
-  size_t touched = hd_min((size_t)page->fresh * page->block_bytes, (size_t)page->capacity * page->block_bytes);
-  bool current = page->state == HD_PAGE_CURRENT;
-  size_t kept_from = (size_t)page->group * 64 * page->block_bytes;
-  size_t kept_to = kept_from + 64 * page->block_bytes;
+  size_t touched = (size_t)page->fresh * page->block_bytes;
   size_t purged = 0;
-  size_t start = SIZE_MAX; /* of the free stretch that is open */
+  size_t start = SIZE_MAX; /* of the idle stretch that is open */
   for (size_t at = 0; at < touched + step; at += step) {
     size_t first = at / page->block_bytes;
     size_t last = hd_min((at + step - 1) / page->block_bytes + 1, page->capacity);
-    bool kept = current && at < kept_to && at + step > kept_from;
-    bool free_here = at < touched && !kept && all_free(page, first, last);
-    if (free_here && start == SIZE_MAX) start = at;
-    if (!free_here && start != SIZE_MAX) {
-      if (purge_range(address, start, at)) purged += at - start;
-      start = SIZE_MAX;
-    }
+    bool idle = at < touched && all_idle(page, first, last, claimed);
+    if (idle && start == SIZE_MAX) start = at;
+    if (idle || start == SIZE_MAX) continue;
+    if (purge_range(page, start, at)) purged += at - start;
+    start = SIZE_MAX;
   }
   return purged;
 }

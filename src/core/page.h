@@ -35,7 +35,8 @@ static inline uint32_t hdi_page_used(const hd_unit *page) {
 /* Live blocks by the byte map. */
 uint32_t hdi_page_count_live(const hd_unit *page);
 
-/* Give back the system pages of a page in which no block is live, except those of the claimed group. Returns bytes. */
-size_t hdi_page_purge_free(hd_unit *page, const uint8_t *address);
+/* Give back the system pages of a page in which no block is live and none is claimed. claimed: the bits of its group that the
+ * slot still holds; the owner may take them meanwhile, but no others. Returns bytes. */
+size_t hdi_page_purge_free(hd_unit *page, uint64_t claimed);
 
 #endif

@@ -13,7 +13,7 @@
 
 enum {
   ROUND_MS = 250,
-  QUIET_EMPTY_ROUNDS = 3,   /* an empty page that its class keeps: its memory goes back after this */
+  QUIET_SOON_ROUNDS = 3,   /* pages that classes keep current, and units without a live block in a page of several */
   QUIET_ROUNDS = 16,        /* the free system pages of any other page */
   IDLE_ROUNDS = 40,         /* without any change: the helper ends */
   BATCH = 128,              /* pages handled while heaps are stopped */
@@ -111,7 +111,13 @@ static size_t tidy_page(hd_heap *heap, hd_unit *page) {
     return 0;
   }
   if (heap->own_space) return 0;
-  return hdi_page_purge_free(page, page->base);
+  uint64_t claimed = 0;
+  if (page->state == HD_PAGE_CURRENT) {
+    if (hdi_heap_unclaim(heap, page)) return 0;
+    /* The owner may take bits from the slot at any time, but never puts any there outside its gate. */
+    claimed = __atomic_load_n(&heap->slot[page->class_index].bits, __ATOMIC_RELAXED);
+  }
+  return hdi_page_purge_free(page, claimed);
 }
 
 static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
@@ -143,8 +149,9 @@ static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
   if (seen->rounds < UINT16_MAX) seen->rounds++;
   if ((hd_load_relaxed(&unit->remote_count) & ~HD_REMOTE_QUEUED) != 0) return true;
   if (seen->swept) return false;
-  bool empty = __atomic_load_n(&unit->credit, __ATOMIC_RELAXED) == 0;
-  if (seen->rounds < (empty ? QUIET_EMPTY_ROUNDS : QUIET_ROUNDS)) {
+  bool current = __atomic_load_n(&unit->state, __ATOMIC_RELAXED) == HD_PAGE_CURRENT;
+  bool soon = current || (hd_load_relaxed(&unit->owner) & HD_OWNER_MULTI) != 0;
+  if (seen->rounds < (soon ? QUIET_SOON_ROUNDS : QUIET_ROUNDS)) {
     *changed = true; /* not yet, but the helper must live to see it */
     return false;
   }
