@@ -24,6 +24,19 @@ void hd_sched_point(void);
 #define hd_swap_if(p, expected, v) \
   (HD_POINT(), atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_acquire))
 
+/* A relaxed load of a word that the compiler may fold into another instruction. Sanitizers and the explorer see an atomic one;
+ * elsewhere it is a plain load of an aligned word, which on every machine we build for is the same access. */
+#if defined(HD_SCHED) || defined(__SANITIZE_THREAD__) || !(defined(__x86_64__) || defined(__aarch64__))
+#define hd_load_stable(type, p) (HD_POINT(), __atomic_load_n((type *)(p), __ATOMIC_RELAXED))
+#else
+#define hd_load_stable(type, p) (*(type __attribute__((may_alias)) *)(p))
+#endif
+
+/* Whether fast paths may use assembly whose accesses tools can't see. */
+#if defined(__x86_64__) && !defined(HD_SCHED) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define HD_FAST_ASM 1
+#endif
+
 /* Orders this thread's plain accesses for a signal or a heavy barrier of another thread; no instruction. */
 #define hd_compiler_fence() atomic_signal_fence(memory_order_seq_cst)
 

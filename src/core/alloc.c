@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/gate.h"
 #include "core/large.h"
+#include "core/page.h"
 #include "core/purge.h"
 #include "core/remote.h"
 #include "core/report.h"
@@ -32,13 +33,17 @@ static void *no_memory(void) {
 
 /* Take a block of a class; NULL without memory. *zeroed: it reads as zero. The whole of it happens inside the gate: a collector may
  * take back what the slots of medium classes hold. */
-static void *take_gated(hd_heap *heap, unsigned class_index, bool *zeroed) {
+static inline void *take_gated(hd_heap *heap, unsigned class_index, bool *zeroed) {
   hd_slot *slot = &heap->slot[class_index];
+  hd_class *class = &heap->class[class_index];
   void *p = NULL;
   hdi_gate_enter(heap);
-  if (HD_LIKELY(slot->bits != 0 || hdi_heap_refill(heap, class_index))) {
-    *zeroed = slot->zeroed != 0;
-    p = hdi_alloc_take(slot, slot->bits);
+  uint64_t bits = slot->bits;
+  if (bits == 0 && class->page != NULL) bits = hdi_page_claim_again(class->page, class);
+  if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = slot->bits;
+  if (HD_LIKELY(bits != 0)) {
+    *zeroed = class->zeroed;
+    p = hdi_alloc_take(slot, bits);
   }
   hdi_gate_leave(heap);
   return p;
@@ -61,9 +66,14 @@ static inline hd_heap *own_heap(void) {
   return HD_LIKELY(!hdi_heap_is_empty(heap)) ? heap : hdi_thread_heap();
 }
 
+static SLOW void *alloc_first(size_t bytes) {
+  if (hdi_thread_heap() != NULL) return hdi_alloc(bytes);
+  return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
+}
+
 void *hdi_alloc_slow(size_t bytes) {
-  hd_heap *heap = own_heap();
-  if (HD_UNLIKELY(heap == NULL)) return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
+  hd_heap *heap = hdi_heap_self;
+  if (HD_UNLIKELY(hdi_heap_is_empty(heap))) return alloc_first(bytes);
   bool zeroed = false;
   return take(heap, hdi_sizeclass_of(bytes), &zeroed);
 }
@@ -128,9 +138,10 @@ void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   size_t total = 0;
   if (HD_UNLIKELY(!hd_multiply(count, bytes, &total))) return no_memory();
   if (HD_UNLIKELY(total > HD_SMALL_MAX)) return hdi_alloc_zeroed_slow(total);
-  hd_slot *slot = hdi_alloc_small_slot(hdi_heap_self, total);
+  hd_heap *heap = hdi_heap_self;
+  hd_slot *slot = hdi_alloc_small_slot(heap, total);
   if (HD_UNLIKELY(slot->bits == 0)) return hdi_alloc_zeroed_slow(total);
-  bool zeroed = slot->zeroed != 0;
+  bool zeroed = heap->class[slot - heap->slot].zeroed;
   void *p = hdi_alloc_take(slot, slot->bits);
   if (!zeroed) clear(p, total);
   return p;
@@ -198,23 +209,34 @@ void hdi_free_event(hd_heap *heap, hd_unit *page) {
   hdi_purge_note();
 }
 
-void hdi_free_misuse(void *p) {
-  hd_unit *unit = hdi_space_find(p);
-  if (p != NULL && unit != NULL) hdi_report_misuse("free", p, unit);
-}
-
 static SLOW void free_foreign(void *p) {
   const hd_next *next = hdi_next_get();
   if (next->free != NULL) next->free(p);
   else hdi_report_foreign("free", p);
 }
 
+static SLOW void misuse(void *p) {
+  hd_unit *unit = hdi_space_find(p);
+  if (unit != NULL) hdi_report_misuse("free", p, unit);
+}
+
+/* The product with an odd number and the rotation can both be undone, so the fast path need not keep the pointer. */
+void hdi_free_misfit(hd_unit *unit, uint64_t index) {
+  uint64_t offset = hd_rotate_right(index, 64u - unit->shift) * (unit->block_bytes >> unit->shift);
+  void *p = unit->base + offset;
+  if (p == NULL) return;
+  if (hdi_space_find(p) == NULL) free_foreign(p);
+  else misuse(p);
+}
+
+void hdi_free_dead(hd_unit *unit, hd_block_state *state) { misuse(unit->base + (size_t)(state - unit->map) * unit->block_bytes); }
+
 static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   hd_unit *head = unit->head;
   hd_heap *owner = (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS);
   uint64_t index = hdi_unit_block_index(unit, p);
   if (HD_UNLIKELY(index >= unit->capacity) || owner == NULL) {
-    hdi_free_misuse(p);
+    misuse(p);
     return;
   }
   hd_block_state *state = unit->map + index;
@@ -222,11 +244,11 @@ static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   if (explicit_heap) hdi_lock_take(&owner->lock);
   if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {
     if (explicit_heap) hdi_lock_drop(&owner->lock);
-    hdi_free_misuse(p);
+    misuse(p);
     return;
   }
   if (explicit_heap) {
-    if (!hdi_free_local(head, state)) hdi_heap_settle(owner, head);
+    if (hdi_free_local(head, state)) hdi_heap_settle(owner, head);
     hdi_lock_drop(&owner->lock);
   } else {
     hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */
@@ -237,7 +259,7 @@ static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
 
 static void free_large(void *p, hd_unit *unit) {
   if (HD_UNLIKELY(unit->base != p || hd_exchange(&unit->live, 0u) != 1)) {
-    hdi_free_misuse(p);
+    misuse(p);
     return;
   }
   hd_heap *heap = hdi_large_heap(unit);
@@ -247,13 +269,14 @@ static void free_large(void *p, hd_unit *unit) {
   hdi_purge_note();
 }
 
-void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap, uintptr_t owner) {
+void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
+  uintptr_t owner = hd_load_relaxed(&unit->owner);
   if (HD_LIKELY(owner == ((uintptr_t)heap | HD_OWNER_MULTI))) {
     uint64_t index = hdi_unit_block_index(unit, p);
     hd_unit *head = unit->head;
     hd_block_state *state = unit->map + index;
-    if (HD_UNLIKELY(index >= unit->capacity || hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_misuse(p);
-    else if (HD_UNLIKELY(!hdi_free_local(head, state))) hdi_free_event(heap, head);
+    if (HD_UNLIKELY(index >= unit->capacity || hd_load_relaxed(state) != HD_BLOCK_LIVE)) misuse(p);
+    else if (HD_UNLIKELY(hdi_free_local(head, state))) hdi_free_event(heap, head);
     return;
   }
   if (p == NULL) return;
@@ -265,7 +288,7 @@ void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap, uintptr_t owner) {
   switch (hd_load_acquire(&unit->kind)) {
     case HD_UNIT_PAGE: free_in_page(p, unit, heap); break;
     case HD_UNIT_LARGE: free_large(p, unit); break;
-    default: hdi_free_misuse(p);
+    default: misuse(p);
   }
 }
 
@@ -367,7 +390,7 @@ static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
   unsigned class_index = hdi_sizeclass_of(bytes);
   hd_slot *slot = &heap->slot[class_index];
   if (slot->bits == 0 && !hdi_heap_refill(heap, class_index)) return no_memory();
-  bool zeroed = slot->zeroed != 0;
+  bool zeroed = heap->class[class_index].zeroed;
   void *p = hdi_alloc_take(slot, slot->bits);
   if (zero && !zeroed) clear(p, bytes);
   return p;

@@ -10,19 +10,20 @@
 
 #include "core/heap.h"
 
-SLOW void *hdi_alloc_slow(size_t bytes);
+void *hdi_alloc_slow(size_t bytes);
 void *hdi_alloc_medium(size_t bytes);
 SLOW void *hdi_alloc_zeroed_slow(size_t bytes);
-void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap, uintptr_t owner);
+void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap);
 SLOW void hdi_free_event(hd_heap *heap, hd_unit *page);
-SLOW void hdi_free_misuse(void *p);
+SLOW void hdi_free_misfit(hd_unit *unit, uint64_t index);
+SLOW void hdi_free_dead(hd_unit *unit, hd_block_state *state);
 
 /* The lowest claimed block of a slot whose bits are not 0. */
 FAST void *hdi_alloc_take(hd_slot *slot, uint64_t bits) {
-  unsigned index = hd_lowest_bit(bits);
+  size_t index = hd_lowest_bit(bits);
   slot->bits = bits & (bits - 1);
   hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);
-  return slot->blocks + (size_t)index * slot->block_bytes;
+  return slot->blocks + index * slot->block_bytes;
 }
 
 FAST hd_slot *hdi_alloc_small_slot(hd_heap *heap, size_t bytes) {
@@ -37,34 +38,41 @@ FAST void *hdi_alloc(size_t bytes) {
   return hdi_alloc_take(slot, bits);
 }
 
-/* Free block `index` of a page that the heap owns. The credit goes down before the byte becomes free, so that a collector
+/* Free a block of a page that the heap owns; true when the page's credit ran out. The credit goes down before the byte becomes free, so that a collector
  * that finds all bytes free knows that all credits are counted (gate.h). */
 FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
+#ifdef HD_FAST_ASM
+  bool event;
+  __asm__("subl $1, %[credit]\n\tmovb %[dead], %[state]" /* the store keeps the flags of the subtraction */
+          : [credit] "+m"(page->credit), [state] "=m"(*(uint8_t *)state), "=@ccz"(event)
+          : [dead] "i"(HD_BLOCK_FREE));
+  return event;
+#else
   uint32_t credit = page->credit - 1;
   page->credit = credit;
   hd_store_release(state, HD_BLOCK_FREE);
-  return credit != 0;
+  return credit == 0;
+#endif
 }
 
 FAST void hdi_free(void *p) {
   hd_unit *unit = hdi_space_entry(p);
   hd_heap *heap = hdi_heap_self;
-  uintptr_t owner = hd_load_relaxed(&unit->owner);
-  if (HD_UNLIKELY(owner != (uintptr_t)heap)) {
-    hdi_free_other(p, unit, heap, owner);
+  if (HD_UNLIKELY(hd_load_stable(uintptr_t, &unit->owner) != (uintptr_t)heap)) {
+    hdi_free_other(p, unit, heap);
     return;
   }
   uint64_t index = hdi_unit_block_index(unit, p);
   if (HD_UNLIKELY(index >= unit->capacity)) {
-    hdi_free_misuse(p);
+    hdi_free_misfit(unit, index);
     return;
   }
   hd_block_state *state = unit->map + index;
-  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {
-    hdi_free_misuse(p);
+  if (HD_UNLIKELY(hd_load_stable(uint8_t, state) != HD_BLOCK_LIVE)) {
+    hdi_free_dead(unit, state);
     return;
   }
-  if (HD_UNLIKELY(!hdi_free_local(unit, state))) hdi_free_event(heap, unit);
+  if (HD_UNLIKELY(hdi_free_local(unit, state))) hdi_free_event(heap, unit);
 }
 
 /* ---- the whole family, for the shims ----------------------------------------------------------------------------- */

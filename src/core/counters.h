@@ -12,7 +12,7 @@ typedef struct hd_counters {
   atomic_size_t moved_bytes;
 } hd_counters;
 
-extern hd_counters hdi_counters;
+extern HD_HIDDEN hd_counters hdi_counters;
 
 static inline void hdi_counters_os_call(size_t count) { hd_add(&hdi_counters.os_calls, count); }
 static inline void hdi_counters_purged(size_t bytes) { hd_add(&hdi_counters.purged_bytes, bytes); }

@@ -6,18 +6,13 @@
 #include "core/page.h"
 #include "core/remote.h"
 
-enum {
-  STEP_BYTES = 4096,       /* virgin blocks claimed at a time: at first about one system page of them, */
-  STEP_BYTES_MAX = 16384   /* later, when the class proves busy, up to this */
-};
-
 hd_heap hdi_heap_empty;
 __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
 
 void hdi_heap_init(hd_heap *heap, hd_space *space) {
   heap->space = space;
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
-    heap->class[i].step = (uint32_t)hd_max(1, hd_min(64, STEP_BYTES / hdi_sizeclass_bytes(i)));
+    heap->class[i].step = (uint32_t)hd_max(1, hd_min(64, HD_STEP_BYTES / hdi_sizeclass_bytes(i)));
   }
 }
 
@@ -128,9 +123,9 @@ static void make_partial(hd_heap *heap, hd_unit *page, bool local) {
 
 /* A page without enough free blocks leaves the slot. It comes back when an eighth of it is free. */
 static void make_full(hd_unit *page) {
-  uint32_t used = page->credit;
-  uint32_t unused = used < page->capacity ? page->capacity - used : 0;
-  uint32_t eighth = page->capacity / 8;
+  uint32_t used = hdi_page_used(page);
+  uint32_t unused = used < page->capacity ? (uint32_t)page->capacity - used : 0;
+  uint32_t eighth = (uint32_t)page->capacity / 8;
   uint32_t credit = eighth > unused + 1 ? eighth - unused : 1;
   if (credit > used) credit = used;
   page->state = HD_PAGE_FULL;
@@ -141,10 +136,8 @@ static void make_full(hd_unit *page) {
 void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   if (page->credit != 0) return;
+  HD_ASSERT(page->state != HD_PAGE_CURRENT);
   switch (page->state) {
-    case HD_PAGE_CURRENT:
-      page->group = 0; /* all blocks are free: from the start again */
-      break;
     case HD_PAGE_FULL:
       make_partial(heap, page, true);
       if (page->credit == 0) hdi_heap_settle(heap, page);
@@ -188,14 +181,15 @@ static bool claim(hd_heap *heap, unsigned class_index) {
   hd_unit *page = class->page;
   page->credit -= hdi_remote_take(page);
   uint32_t fresh = page->fresh;
-  if (!hdi_page_claim(page, &heap->slot[class_index], class->step)) return false;
-  if (page->fresh != fresh && class->step < 64 && class->step * page->block_bytes < STEP_BYTES_MAX) class->step *= 2;
+  if (!hdi_page_claim(page, &heap->slot[class_index], class)) return false;
+  if (page->fresh != fresh && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;
   return true;
 }
 
 static void make_current(hd_class *class, hd_unit *page) {
+  page->credit = hdi_page_used(page) + 1;
   page->state = HD_PAGE_CURRENT;
-  page->group = 0;
+  page->group = UINT32_MAX; /* the first claim looks from the start */
   class->page = page;
 }
 

@@ -21,8 +21,7 @@ enum { HD_REMOTE_TABLE = 16, HD_NAME_BYTES = 32, HD_RUN_CACHE = 4 };
 /* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. */
 typedef struct hd_slot {
   uint64_t bits;
-  uint32_t block_bytes;
-  uint32_t zeroed;        /* the claimed blocks read as zero */
+  size_t block_bytes;
   uint8_t *blocks;        /* block 0 of the group */
   hd_block_state *map;    /* its byte */
 } hd_slot;
@@ -35,6 +34,9 @@ typedef struct hd_class {
   hd_unit *first, *last;  /* PARTIAL */
   uint32_t step;          /* virgin blocks to claim next time */
   uint32_t page_count;    /* pages of the class, in any state */
+  uint8_t short_claims;   /* claims of a handful of blocks; page.h */
+  bool extend;            /* the next claim takes virgin blocks first */
+  bool zeroed;            /* the blocks claimed in the slot read as zero */
 } hd_class;
 
 /* Frees of other heaps' blocks, counted by page and not yet announced. */
@@ -75,8 +77,8 @@ struct hd_heap {
 typedef struct hd_heap hd_heap;
 
 /* The calling thread's heap; until it has one, an empty heap that is never written. */
-extern __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec")));
-extern hd_heap hdi_heap_empty;
+extern HD_HIDDEN __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec")));
+extern HD_HIDDEN hd_heap hdi_heap_empty;
 
 FAST bool hdi_heap_is_empty(const hd_heap *heap) { return heap == &hdi_heap_empty; }
 

@@ -20,7 +20,7 @@ typedef struct hd_options {
 #undef OPTION
 } hd_options;
 
-extern hd_options hdi_options;
+extern __attribute__((visibility("hidden"))) hd_options hdi_options;
 
 /* Read all layers but the last; prints help and the verbose listing if they are asked for. */
 void hdi_options_init(void);

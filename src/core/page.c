@@ -9,33 +9,11 @@
 #include "core/store.h"
 #include "os/os.h"
 
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
-#include <emmintrin.h>
-#endif
-
-/* The free blocks among 64 bytes of a map, as bits. Bytes may change meanwhile by remote frees; each is read once, and the
- * fence makes what the freeing thread did before visible to whoever gets the block. */
-static inline uint64_t free_blocks(const hd_block_state *map) {
-  uint64_t bits = 0;
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
-  const __m128i *part = (const __m128i *)(const void *)map;
-  const __m128i zero = _mm_setzero_si128();
-  for (int i = 0; i < 4; i++) {
-    uint64_t found = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_load_si128(part + i), zero));
-    bits |= found << (16 * i);
-  }
-#else
-  for (int i = 0; i < 64; i++) bits |= (uint64_t)(hd_load_relaxed(&map[i]) == HD_BLOCK_FREE) << i;
-#endif
-  atomic_thread_fence(memory_order_acquire);
-  return bits;
-}
-
 static size_t map_bytes(const hd_unit *page) { return hd_round_up(page->capacity, 64); }
 
 bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned units, bool zeroed) {
   uint32_t block_bytes = hdi_sizeclass_bytes(class_index);
-  unsigned shift = hd_lowest_bit(block_bytes);
+  unsigned shift = (unsigned)hd_lowest_bit(block_bytes);
   uint32_t capacity = (uint32_t)(((size_t)units << HD_UNIT_SHIFT) / block_bytes);
   hd_block_state *map = hdi_store_take(hd_round_up(capacity, 64));
   if (map == NULL) return false;
@@ -44,7 +22,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
     hd_unit *unit = page + i;
     unit->base = hdi_space_address(heap->space, page);
     unit->inverse = hd_inverse(block_bytes >> shift);
-    unit->shift = shift;
+    unit->shift = (uint8_t)shift;
     unit->map = map;
     unit->capacity = capacity;
     unit->block_bytes = block_bytes;
@@ -72,12 +50,12 @@ void hdi_page_clear(hd_unit *page) {
   page->state = HD_PAGE_NONE;
 }
 
-static bool claim_bits(hd_unit *page, hd_slot *slot, uint32_t group, uint64_t bits, bool zeroed) {
+static bool claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
   page->group = group;
   page->credit += bits == UINT64_MAX ? 64 : hd_bit_count(bits);
   slot->bits = bits;
-  slot->zeroed = zeroed;
-  slot->block_bytes = (uint32_t)page->block_bytes;
+  class->zeroed = false;
+  slot->block_bytes = page->block_bytes;
   slot->blocks = page->base + (size_t)group * 64 * page->block_bytes;
   slot->map = page->map + (size_t)group * 64;
   return true;
@@ -85,7 +63,7 @@ static bool claim_bits(hd_unit *page, hd_slot *slot, uint32_t group, uint64_t bi
 
 /* Free blocks of a group that have been handed out before. */
 static inline uint64_t touched_free(const hd_unit *page, uint32_t group) {
-  uint64_t bits = free_blocks(page->map + (size_t)group * 64);
+  uint64_t bits = hdi_page_free_blocks(page->map + (size_t)group * 64);
   uint32_t touched = page->fresh - group * 64;
   return touched >= 64 ? bits : bits & hd_low_mask(touched);
 }
@@ -99,34 +77,34 @@ static inline uint32_t next_group(const hd_unit *page, uint32_t from, uint32_t t
   return to;
 }
 
-static bool claim_virgin(hd_unit *page, hd_slot *slot, uint32_t step) {
+static bool claim_virgin(hd_unit *page, hd_slot *slot, hd_class *class) {
   if (page->fresh == page->capacity) return false;
   uint32_t group = page->fresh / 64;
   uint32_t at = page->fresh % 64;
-  uint32_t count = (uint32_t)hd_min(hd_min(step, 64 - at), page->capacity - page->fresh);
+  uint32_t count = (uint32_t)hd_min(hd_min(class->step, 64 - at), page->capacity - page->fresh);
   page->fresh += count;
-  return claim_bits(page, slot, group, hd_low_mask(count) << at, page->zeroed);
+  claim_bits(page, slot, class, group, hd_low_mask(count) << at);
+  class->zeroed = page->zeroed;
+  return true;
 }
 
-bool hdi_page_claim(hd_unit *page, hd_slot *slot, uint32_t step) {
+bool hdi_page_claim(hd_unit *page, hd_slot *slot, hd_class *class) {
   uint64_t bits = 0;
-  uint32_t group = page->group;
-  uint32_t groups = (page->fresh + 63) / 64;
-  if (group < groups) {
-    /* The group just used first: a quarter of it free again means that the program works there, in memory that is hot. */
-    bits = touched_free(page, group);
-    uint32_t touched = (uint32_t)hd_min(64, page->fresh - group * 64);
-    if (bits == UINT64_MAX || hd_bit_count(bits) * 4 >= touched) return claim_bits(page, slot, group, bits, false);
+  if (class->extend) {
+    class->extend = false;
+    if (claim_virgin(page, slot, class)) return true;
   }
-  uint32_t found = next_group(page, group + 1, groups, &bits);
-  if (found < groups) return claim_bits(page, slot, found, bits, false);
+  uint32_t groups = (page->fresh + 63) / 64;
+  if (page->credit == 1 && groups > 0) page->group = UINT32_MAX; /* all free: from the start again */
+  uint32_t found = next_group(page, page->group + 1, groups, &bits);
+  if (found < groups) return claim_bits(page, slot, class, found, bits);
   /* At the end of the touched part: once more from its start if an eighth of it is free, else on into virgin blocks. */
-  int64_t unused = (int64_t)page->fresh - page->credit;
+  int64_t unused = (int64_t)page->fresh - hdi_page_used(page);
   if (unused > 0 && unused * 8 >= page->fresh) {
     found = next_group(page, 0, groups, &bits);
-    if (found < groups) return claim_bits(page, slot, found, bits, false);
+    if (found < groups) return claim_bits(page, slot, class, found, bits);
   }
-  return claim_virgin(page, slot, step);
+  return claim_virgin(page, slot, class);
 }
 
 uint32_t hdi_page_count_live(const hd_unit *page) {

@@ -15,7 +15,7 @@
 
 enum { HD_PURGE_MIN_UNITS = 160 /* a smaller heap is left alone */ };
 
-extern atomic_uint hdi_purge_running;
+extern HD_HIDDEN atomic_uint hdi_purge_running;
 
 SLOW void hdi_purge_start(void);
 

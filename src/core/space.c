@@ -20,7 +20,8 @@ enum {
 static hd_unit no_unit;
 
 hd_space hdi_space;
-hd_window hdi_window = {&no_unit, 0};
+hd_unit *hdi_window_units = &no_unit;
+size_t hdi_window_mask;
 
 /* Fixed spaces that are alive. A slot is written under the lock and read without it. */
 static struct {
@@ -51,8 +52,8 @@ bool hdi_space_init(void) {
     hdi_space.base = base;
     hdi_space.units = units;
     hdi_space.unit_count = count;
-    hdi_window.units = units;
-    hdi_window.entry_mask = (count - 1) << HD_UNIT_ENTRY_SHIFT;
+    hdi_window_units = units;
+    hdi_window_mask = (count - 1) << HD_UNIT_ENTRY_SHIFT;
     return true;
   }
   return false;
@@ -196,7 +197,7 @@ static hd_unit *best_in(const hd_space *space, hd_unit *run, size_t units, size_
 static hd_unit *best_fit(const hd_space *space, const hd_bins *bins, size_t units, size_t align_units) {
   uint64_t candidates = bins->filled & ~hd_low_mask(bin_of(units));
   while (candidates != 0) {
-    unsigned bin = hd_lowest_bit(candidates);
+    unsigned bin = (unsigned)hd_lowest_bit(candidates);
     hd_unit *run = best_in(space, bins->bin[bin], units, align_units);
     if (run != NULL) return run;
     candidates &= candidates - 1;

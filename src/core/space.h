@@ -38,21 +38,18 @@ typedef struct hd_space {
   _Atomic(hd_unit *) deferred;  /* runs freed while a fork held the lock */
 } hd_space;
 
-extern hd_space hdi_space;      /* the common space */
+extern HD_HIDDEN hd_space hdi_space;      /* the common space */
 
-/* What free() needs to find a unit for any pointer: see hdi_space_entry. */
-typedef struct hd_window {
-  hd_unit *units;               /* table of the common space */
-  size_t entry_mask;            /* (count - 1) << HD_UNIT_ENTRY_SHIFT; the count is a power of two */
-} hd_window;
-
-extern hd_window hdi_window;
+/* What free() needs to find a unit for any pointer: the table of the common space, and (count - 1) << HD_UNIT_ENTRY_SHIFT for a
+ * count that is a power of two. Two variables, because each is then one operand of an instruction. */
+extern HD_HIDDEN hd_unit *hdi_window_units;
+extern HD_HIDDEN size_t hdi_window_mask;
 
 /* Table entry for any pointer at all: the window starts at a multiple of its own size, so the middle bits of an address are the
  * index, and a pointer from elsewhere lands on some entry, which hdi_unit_block_index then unmasks. */
 FAST hd_unit *hdi_space_entry(const void *p) {
-  size_t at = ((uintptr_t)p >> (HD_UNIT_SHIFT - HD_UNIT_ENTRY_SHIFT)) & hdi_window.entry_mask;
-  return (hd_unit *)((uint8_t *)hdi_window.units + at);
+  size_t at = ((uintptr_t)p >> (HD_UNIT_SHIFT - HD_UNIT_ENTRY_SHIFT)) & hd_load_stable(size_t, &hdi_window_mask);
+  return (hd_unit *)((uint8_t *)hd_load_stable(hd_unit *, &hdi_window_units) + at);
 }
 
 /* Reserve the window, trying smaller ones down to 256 MiB. false: no memory at all. */

@@ -51,15 +51,15 @@ struct hd_unit {
   uint8_t *base;              /* pages and large: address of the first block */
   uint64_t inverse;           /* pages: inverse of the odd part of block_bytes */
   hd_block_state *map;        /* pages: one byte a block */
-  uint32_t shift;             /* pages: log2 of the even part of block_bytes */
-  uint32_t capacity;          /* pages: blocks; large: 1 */
+  uint64_t capacity;          /* pages: blocks; large: 1 */
   size_t block_bytes;         /* pages: size of a block; large: usable size */
   hd_unit *head;              /* pages, large: the run's first unit */
   uint8_t class_index;        /* pages */
   uint8_t state;              /* enum hd_page_state */
   _Atomic uint8_t kind;       /* enum hd_unit_kind */
   uint8_t zeroed;             /* pages: blocks never handed out read as zero */
-  _Atomic uint32_t live;      /* large: 1 while the program holds the block */
+  _Atomic uint8_t live;       /* large: 1 while the program holds the block */
+  uint8_t shift;              /* pages: log2 of the even part of block_bytes */
   /* line 1 */
   uint32_t credit;            /* pages: local frees until something must be done; see page.h */
   uint32_t rest;              /* FULL: blocks in use beyond credit */
@@ -83,8 +83,9 @@ _Static_assert(offsetof(hd_unit, credit) == 64, "line 1 starts at credit");
  * The product with the inverse of the odd part divides exactly where that is possible and is enormous elsewhere; the rotation
  * does the same for the even part. One comparison therefore answers interior, misaligned and foreign pointers together. */
 FAST uint64_t hdi_unit_block_index(const hd_unit *unit, const void *p) {
-  uint64_t offset = (uint64_t)((uintptr_t)p - (uintptr_t)unit->base);
-  return hd_rotate_right(offset * unit->inverse, unit->shift);
+  uint64_t index = (uint64_t)((uintptr_t)p - (uintptr_t)unit->base);
+  index *= unit->inverse;
+  return hd_rotate_right(index, unit->shift);
 }
 
 #endif

@@ -28,7 +28,7 @@ typedef struct hd_os_facts {
   bool huge_always;       /* the system gives huge pages unasked */
 } hd_os_facts;
 
-extern hd_os_facts hdi_os;
+extern __attribute__((visibility("hidden"))) hd_os_facts hdi_os;
 
 /* Fill hdi_os. Called once, before anything else. */
 void hdi_os_init(void);
