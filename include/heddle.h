@@ -113,7 +113,8 @@ HEDDLE_API HEDDLE_MALLOC HEDDLE_SIZE(2) void *hd_aligned_alloc(size_t alignment,
 HEDDLE_API HEDDLE_MALLOC HEDDLE_SIZE(2) void *hd_aligned_zalloc(size_t alignment, size_t bytes);
 
 /** POSIX form: alignment must also be a multiple of sizeof(void *).
- *  returns  0, EINVAL or ENOMEM; errno is kept; *out is written on success only */
+ *  returns  0, EINVAL or ENOMEM; *out is written on success only
+ *  errno    kept with EINVAL, ENOMEM with ENOMEM, as the C library does */
 HEDDLE_API int hd_posix_memalign(void **out, size_t alignment, size_t bytes);
 
 /** Resize a block and keep its alignment, which must be the one it was allocated with. */

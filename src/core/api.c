@@ -58,12 +58,10 @@ HD_EXPORT void *hd_aligned_zalloc(size_t alignment, size_t bytes) { return hdi_a
 
 HD_EXPORT int hd_posix_memalign(void **out, size_t alignment, size_t bytes) {
   if (!hd_is_power_of_2(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
-  int kept = errno;
   void *p = hdi_alloc_aligned(alignment, bytes, false);
-  int result = p == NULL ? errno : 0;
-  errno = kept;
-  if (p != NULL) *out = p;
-  return result;
+  if (p == NULL) return errno;
+  *out = p;
+  return 0;
 }
 
 HD_EXPORT void *hd_aligned_realloc(void *p, size_t alignment, size_t bytes) {

@@ -17,6 +17,7 @@ static bool wait_for(hd_lock *lock, bool unless_fork) {
     if (unless_fork && hd_load_acquire(&forking) != 0) return false;
     hdi_os_wait(&lock->word, 2u, unless_fork ? NAP_MS : UINT32_MAX);
   }
+  hd_store_relaxed(&lock->holder, __builtin_thread_pointer());
   return true;
 }
 
@@ -26,6 +27,8 @@ bool hdi_lock_wait_unless_fork(hd_lock *lock) { return wait_for(lock, true); }
 
 void hdi_lock_wake(hd_lock *lock) { hdi_os_wake(&lock->word); }
 
-void hdi_lock_fork_begin(void) { hd_store_release(&forking, 1u); }
+void hdi_lock_fork_begin(void) { hd_add(&forking, 1u); }
 
-void hdi_lock_fork_end(void) { hd_store_release(&forking, 0u); }
+void hdi_lock_fork_end(void) { hd_sub(&forking, 1u); }
+
+void hdi_lock_fork_child(void) { hd_store_release(&forking, 0u); }

@@ -14,6 +14,8 @@
 /* 0: free, 1: held, 2: held and somebody may sleep. */
 typedef struct hd_lock {
   atomic_uint word;
+  _Atomic(void *) holder;  /* thread pointer of who has it, so that a fork in a signal handler knows its own locks */
+  unsigned nested;         /* forks by the holder while it has the lock */
 } hd_lock;
 
 SLOW void hdi_lock_wait(hd_lock *lock);
@@ -21,7 +23,9 @@ SLOW void hdi_lock_wake(hd_lock *lock);
 
 static inline bool hdi_lock_try(hd_lock *lock) {
   unsigned expected = 0;
-  return hd_swap_if(&lock->word, &expected, 1u);
+  if (!hd_swap_if(&lock->word, &expected, 1u)) return false;
+  hd_store_relaxed(&lock->holder, __builtin_thread_pointer());
+  return true;
 }
 
 static inline void hdi_lock_take(hd_lock *lock) {
@@ -37,12 +41,40 @@ static inline bool hdi_lock_take_unless_fork(hd_lock *lock) {
 /* A fork begins or ends in this process. Set before the locks are taken, cleared after they are dropped. */
 void hdi_lock_fork_begin(void);
 void hdi_lock_fork_end(void);
+void hdi_lock_fork_child(void);
+
+/* What each file with a lock offers to thread.c. */
+typedef enum hd_fork_step { HD_FORK_PREPARE, HD_FORK_PARENT, HD_FORK_CHILD } hd_fork_step;
 
 static inline void hdi_lock_drop(hd_lock *lock) {
+  hd_store_relaxed(&lock->holder, NULL);
   if (HD_UNLIKELY(hd_exchange(&lock->word, 0u) == 2)) hdi_lock_wake(lock);
 }
 
+/* For fork: this thread may have the lock already, when a signal handler that forks came in between. */
+static inline void hdi_lock_take_for_fork(hd_lock *lock) {
+  if (hd_load_relaxed(&lock->holder) == __builtin_thread_pointer()) lock->nested++;
+  else hdi_lock_take(lock);
+}
+
+static inline void hdi_lock_drop_for_fork(hd_lock *lock) {
+  if (lock->nested > 0) lock->nested--;
+  else hdi_lock_drop(lock);
+}
+
 /* In the child of a fork: nobody else is left to hold it. */
-static inline void hdi_lock_reset(hd_lock *lock) { hd_store_relaxed(&lock->word, 0u); }
+static inline void hdi_lock_reset(hd_lock *lock) {
+  hd_store_relaxed(&lock->holder, NULL);
+  lock->nested = 0;
+  hd_store_relaxed(&lock->word, 0u);
+}
+
+static inline void hdi_lock_fork(hd_lock *lock, hd_fork_step step) {
+  switch (step) {
+    case HD_FORK_PREPARE: hdi_lock_take_for_fork(lock); break;
+    case HD_FORK_PARENT: hdi_lock_drop_for_fork(lock); break;
+    case HD_FORK_CHILD: hdi_lock_reset(lock); break;
+  }
+}
 
 #endif

@@ -254,10 +254,9 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   return hd_load_relaxed(&hdi_counters.purged_bytes) - before;
 }
 
-void hdi_purge_fork_prepare(void) { hdi_lock_take(&purge.lock); }
-void hdi_purge_fork_done(void) { hdi_lock_drop(&purge.lock); }
-
-void hdi_purge_fork_child(void) {
+void hdi_purge_fork(hd_fork_step step) {
+  hdi_lock_fork(&purge.lock, step);
+  if (step != HD_FORK_CHILD) return;
   hd_store_relaxed(&purge.alive, 0u);
   hd_store_relaxed(&hdi_purge_running, 0u);
 }

@@ -28,8 +28,6 @@ static inline void hdi_purge_note(void) {
 /* Collect now, in the calling thread; keep_bytes of free runs may stay. Bytes given back. */
 size_t hdi_purge_collect(size_t keep_bytes);
 
-void hdi_purge_fork_prepare(void);
-void hdi_purge_fork_done(void);
-void hdi_purge_fork_child(void);
+void hdi_purge_fork(hd_fork_step step);
 
 #endif

@@ -13,7 +13,8 @@ enum {
   EXACT_BINS = 32,
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
   FIXED_MAX = 64,
-  SMALLEST_WINDOW_SHIFT = 28
+  SMALLEST_WINDOW_SHIFT = 28,
+  OPEN_TRIES = 4
 };
 
 /* What a free() finds before the window exists: an entry that nobody owns. */
@@ -30,6 +31,60 @@ static struct {
   _Atomic size_t count; /* slots ever used */
 } fixed;
 
+/* ---- fresh memory ------------------------------------------------------------------------------------------------- */
+
+static bool commit_range(hd_space *space, void *start, size_t bytes) {
+  hdi_counters_os_call(1);
+  return space->open ? hdi_os_claim(start, bytes) : hdi_os_commit(start, bytes);
+}
+
+/* Table entries for at least `wanted` units. In an open space their number stays a power of two, because free() masks an address
+ * with it; a free() that still uses the smaller mask finds an entry it does not own and takes the slow path. */
+static bool commit_table(hd_space *space, size_t have, size_t wanted) {
+  if (!space->open) {
+    uint8_t *start = (uint8_t *)hd_round_down((uintptr_t)(space->units + have), hdi_os.page_bytes);
+    uint8_t *end = (uint8_t *)hd_round_up((uintptr_t)(space->units + wanted), hdi_os.page_bytes);
+    return commit_range(space, start, (size_t)(end - start));
+  }
+  size_t old = space->table_units;
+  if (wanted <= old) return true;
+  size_t count = (size_t)1 << hd_highest_bit(wanted + wanted - 1);
+  if (!commit_range(space, space->units + old, (count - old) * sizeof(hd_unit))) return false;
+  space->table_units = count;
+  if (space == &hdi_space) {
+    hdi_window_units = space->units;
+    hdi_window_mask = (count - 1) << HD_UNIT_ENTRY_SHIFT;
+  }
+  return true;
+}
+
+static bool commit_step(hd_space *space, size_t have, size_t next) {
+  if (!commit_table(space, have, next)) return false;
+  return commit_range(space, space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT);
+}
+
+/* Make units [0, wanted) usable. Two threads may do it at once (during a fork only): the loser sees that the other has been there. */
+static bool commit_to(hd_space *space, size_t wanted) {
+  size_t have = hd_load_acquire(&space->committed);
+  while (have < wanted) {
+    size_t next = hd_min(hd_round_up(wanted, COMMIT_UNITS), space->unit_count);
+    bool done = commit_step(space, have, next);
+    if (!done) {
+      next = wanted; /* no room for a whole step: ask for no more than is needed */
+      done = commit_step(space, have, next);
+    }
+    if (!done) {
+      size_t now = hd_load_acquire(&space->committed);
+      if (now == have) return false;
+      have = now;
+      continue;
+    }
+    if (have == 0 && hdi_os.huge_always) hdi_os_huge(space->base, hd_min(2 * HD_MIB, next << HD_UNIT_SHIFT), false);
+    if (hd_swap_if(&space->committed, &have, next)) return true;
+  }
+  return true;
+}
+
 /* ---- making and finding ------------------------------------------------------------------------------------------ */
 
 static size_t wanted_window(void) {
@@ -39,24 +94,59 @@ static size_t wanted_window(void) {
   return (size_t)1 << hd_highest_bit(hd_min(wanted + wanted - 1, most));
 }
 
-bool hdi_space_init(void) {
-  for (size_t bytes = wanted_window(); bytes >> SMALLEST_WINDOW_SHIFT != 0; bytes /= 2) {
-    size_t count = bytes >> HD_UNIT_SHIFT;
-    uint8_t *base = hdi_os_reserve(bytes, bytes, false);
-    if (base == NULL) continue;
-    void *units = hdi_os_reserve(count * sizeof(hd_unit), HD_UNIT_BYTES, true);
-    if (units == NULL) {
-      hdi_os_unreserve(base, bytes);
-      continue;
-    }
-    hdi_space.base = base;
-    hdi_space.units = units;
+/* The common space lies in a part of the address space where the system puts nothing by itself, and is claimed piece by piece: so
+ * the process's size stays what it uses, and a limit on address space that is set later does no harm.
+ *
+ *     | metadata store | table of units | units ...
+ *                                       ^ base, a multiple of the window's length, different in each run */
+static bool init_open(size_t bytes) {
+  const uintptr_t lowest = (uintptr_t)1 << 44;
+  if (sizeof(void *) == 4) return false;
+  size_t count = bytes >> HD_UNIT_SHIFT;
+  hdi_space.open = true;
+  for (int tries = 0; tries < OPEN_TRIES; tries++) {
+    uintptr_t places = ((uintptr_t)1 << 45) / bytes;
+    hdi_space.base = (uint8_t *)(lowest + (hdi_os_random() % places + 1) * bytes);
+    hdi_space.units = (hd_unit *)hdi_space.base - count;
     hdi_space.unit_count = count;
-    hdi_window_units = units;
-    hdi_window_mask = (count - 1) << HD_UNIT_ENTRY_SHIFT;
-    return true;
+    if (commit_to(&hdi_space, 1)) return true;
+  }
+  memset(&hdi_space, 0, sizeof hdi_space);
+  return false;
+}
+
+/* Where addresses can't be chosen the whole window is reserved at once, smaller if need be. */
+static bool init_reserved(size_t bytes) {
+  size_t count = bytes >> HD_UNIT_SHIFT;
+  uint8_t *base = hdi_os_reserve(bytes, bytes, false);
+  if (base == NULL) return false;
+  void *units = hdi_os_reserve(count * sizeof(hd_unit), HD_UNIT_BYTES, true);
+  if (units == NULL) {
+    hdi_os_unreserve(base, bytes);
+    return false;
+  }
+  hdi_space.base = base;
+  hdi_space.units = units;
+  hdi_space.unit_count = count;
+  hdi_space.table_units = count;
+  hdi_window_units = units;
+  hdi_window_mask = (count - 1) << HD_UNIT_ENTRY_SHIFT;
+  return true;
+}
+
+bool hdi_space_init(void) {
+  size_t bytes = wanted_window();
+  if (init_open(bytes)) return true;
+  for (; bytes >> SMALLEST_WINDOW_SHIFT != 0; bytes /= 2) {
+    if (init_reserved(bytes)) return true;
   }
   return false;
+}
+
+void *hdi_space_store_range(size_t *bytes) {
+  size_t window = hdi_space.unit_count << HD_UNIT_SHIFT;
+  *bytes = hd_max(window / 8, 64 * HD_MIB);
+  return hdi_space.open ? (uint8_t *)hdi_space.units - *bytes : NULL;
 }
 
 bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes) {
@@ -205,27 +295,7 @@ static hd_unit *best_fit(const hd_space *space, const hd_bins *bins, size_t unit
   return NULL;
 }
 
-/* ---- fresh units ------------------------------------------------------------------------------------------------- */
-
-/* Make units [0, wanted) usable. Two threads may do it at once (during a fork): each step is harmless when done twice. */
-static bool commit_to(hd_space *space, size_t wanted) {
-  size_t have = hd_load_acquire(&space->committed);
-  while (have < wanted) {
-    size_t next = hd_min(hd_round_up(wanted, COMMIT_UNITS), space->unit_count);
-    uint8_t *table = (uint8_t *)(space->units + have);
-    uint8_t *table_end = (uint8_t *)hd_round_up((uintptr_t)(space->units + next), hdi_os.page_bytes);
-    uint8_t *table_start = (uint8_t *)hd_round_down((uintptr_t)table, hdi_os.page_bytes);
-    hdi_counters_os_call(2);
-    if (!hdi_os_commit(table_start, (size_t)(table_end - table_start))) return false;
-    if (!hdi_os_commit(space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT)) {
-      next = wanted; /* no room for a whole step: ask for no more than is needed */
-      if (!hdi_os_commit(space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT)) return false;
-    }
-    if (have == 0 && hdi_os.huge_always) hdi_os_huge(space->base, hd_min(2 * HD_MIB, next << HD_UNIT_SHIFT), false);
-    if (hd_swap_if(&space->committed, &have, next)) return true;
-  }
-  return true;
-}
+/* ---- units from the top ------------------------------------------------------------------------------------------------- */
 
 /* Units from the top; lock-free, so that it also serves while a fork holds the lock. The skipped units in front of an aligned
  * run are returned in *skipped. */
@@ -406,12 +476,7 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
   return purged;
 }
 
-void hdi_space_fork_prepare(void) {
-  hdi_lock_take(&fixed.lock);
-  hdi_lock_take(&hdi_space.lock);
-}
-
-void hdi_space_fork_done(void) {
-  hdi_lock_drop(&hdi_space.lock);
-  hdi_lock_drop(&fixed.lock);
+void hdi_space_fork(hd_fork_step step) {
+  hdi_lock_fork(&fixed.lock, step);
+  hdi_lock_fork(&hdi_space.lock, step);
 }

@@ -1,6 +1,6 @@
 /* Spaces: runs of 64 KiB units from one range of addresses.
  *
- * The common space is a window of address space reserved at start, with the flat table of its units; a heap that lives in
+ * The common space is a window of address space, claimed as it grows, with the flat table of its units; a heap that lives in
  * the caller's memory has a small space of its own. A free run is clean (reads as zero, costs nothing) or dirty (resident);
  * neighbours of equal kind merge at once, over tags at both ends. A request takes the best fitting dirty run, then the best
  * fitting clean one, then fresh units from the top. Dirty runs carry the time of their freeing, and the purger turns the old
@@ -30,6 +30,8 @@ typedef struct hd_space {
   hd_unit *units;               /* its table */
   size_t unit_count;            /* length of both */
   bool fixed;                   /* caller's memory: already committed, never purged */
+  bool open;                    /* claimed piece by piece, nothing reserved ahead */
+  size_t table_units;           /* open: entries of the table that may be read */
   _Atomic size_t top;           /* units below have been handed out at least once */
   _Atomic size_t committed;     /* units below may be touched, and their table entries written */
   hd_bins clean, dirty;
@@ -52,8 +54,11 @@ FAST hd_unit *hdi_space_entry(const void *p) {
   return (hd_unit *)((uint8_t *)hd_load_stable(hd_unit *, &hdi_window_units) + at);
 }
 
-/* Reserve the window, trying smaller ones down to 256 MiB. false: no memory at all. */
+/* Find a place for the window. false: no memory at all. */
 bool hdi_space_init(void);
+
+/* Where the metadata store should lie: below the table. NULL: wherever the system likes. */
+void *hdi_space_store_range(size_t *bytes);
 
 /* Make a space in memory that the caller gives; the table comes first. false when it is too small. */
 bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes);
@@ -86,7 +91,6 @@ static inline uint8_t *hdi_space_address(const hd_space *space, const hd_unit *u
 
 uint32_t hdi_space_tick(void);
 
-void hdi_space_fork_prepare(void);
-void hdi_space_fork_done(void);
+void hdi_space_fork(hd_fork_step step);
 
 #endif

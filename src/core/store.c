@@ -2,10 +2,9 @@
  * SPDX-License-Identifier: MIT */
 #include "core/store.h"
 
-#include "core/lock.h"
 #include "os/os.h"
 
-enum { BIN_COUNT = 9, FIRST_SHIFT = 6, COMMIT_STEP = 256 * 1024 };
+enum { BIN_COUNT = 9, FIRST_SHIFT = 6, COMMIT_STEP = 256 * 1024, HD_UNIT_ALIGN = 64 * 1024 };
 
 typedef struct free_item {
   struct free_item *next;
@@ -15,24 +14,24 @@ static struct {
   hd_lock lock;
   uint8_t *top;        /* next unused byte */
   uint8_t *committed;  /* end of what may be touched */
-  uint8_t *end;        /* end of the reserve, an unreachable system page before it */
+  bool open;           /* the range is claimed piece by piece, not reserved */
+  uint8_t *end;        /* of the range, an unreachable system page before it */
   free_item *bin[BIN_COUNT];
   atomic_size_t used;
 } store;
 
-bool hdi_store_init(size_t window_bytes) {
-  size_t bytes = hd_max(window_bytes / 8, 64 * HD_MIB);
-  uint8_t *range = NULL;
+bool hdi_store_init(void *range, size_t bytes) {
+  store.open = range != NULL;
   while (range == NULL && bytes >= 16 * HD_MIB) {
-    range = hdi_os_reserve(bytes, HD_KIB * 64, false);
+    range = hdi_os_reserve(bytes, HD_UNIT_ALIGN, false);
     if (range == NULL) bytes /= 2;
   }
   if (range == NULL) return false;
   /* An unreachable page on both sides, and a start that differs from run to run. */
   size_t skip = hdi_os.page_bytes * (1 + hdi_os_random() % 64);
-  store.top = range + skip;
+  store.top = (uint8_t *)range + skip;
   store.committed = store.top;
-  store.end = range + bytes - hdi_os.page_bytes;
+  store.end = (uint8_t *)range + bytes - hdi_os.page_bytes;
   return true;
 }
 
@@ -47,7 +46,7 @@ static void *take_fresh(size_t bytes) {
   if (start + bytes > store.end) return NULL;
   while (start + bytes > store.committed) {
     size_t step = hd_min(COMMIT_STEP, (size_t)(store.end - store.committed));
-    if (!hdi_os_commit(store.committed, step)) return NULL;
+    if (!(store.open ? hdi_os_claim(store.committed, step) : hdi_os_commit(store.committed, step))) return NULL;
     store.committed += step;
   }
   store.top = start + bytes;
@@ -95,5 +94,4 @@ void hdi_store_give(void *memory, size_t bytes) {
 
 size_t hdi_store_used(void) { return hd_load_relaxed(&store.used); }
 
-void hdi_store_fork_prepare(void) { hdi_lock_take(&store.lock); }
-void hdi_store_fork_done(void) { hdi_lock_drop(&store.lock); }
+void hdi_store_fork(hd_fork_step step) { hdi_lock_fork(&store.lock, step); }

@@ -8,10 +8,12 @@
 #define HD_CORE_STORE_H
 
 #include "base/bits.h"
+#include "core/lock.h"
 
 enum { HD_STORE_MIN = 64, HD_STORE_MAX = 16 * 1024 };
 
-bool hdi_store_init(size_t window_bytes);
+/* Start with a range of the common space's choice (hdi_space_store_range), or with one reserved here. false: no memory. */
+bool hdi_store_init(void *range, size_t bytes);
 
 /* Zeroed memory of bytes (rounded up to a power of two), aligned to 64 or to its size if that is less than a system page.
  * NULL when the system refuses. */
@@ -23,7 +25,6 @@ void hdi_store_give(void *memory, size_t bytes);
 /* Bytes in use, and bytes committed. */
 size_t hdi_store_used(void);
 
-void hdi_store_fork_prepare(void);
-void hdi_store_fork_done(void);
+void hdi_store_fork(hd_fork_step step);
 
 #endif

@@ -50,7 +50,10 @@ static unsigned start(void) {
   hdi_os_init();
   hdi_options_init();
   if (wants_passthrough()) return START_PASSTHROUGH;
-  if (!hdi_space_init() || !hdi_store_init(hdi_space.unit_count << HD_UNIT_SHIFT)) return START_FAILED;
+  if (!hdi_space_init()) return START_FAILED;
+  size_t store_bytes = 0;
+  void *store_range = hdi_space_store_range(&store_bytes);
+  if (!hdi_store_init(store_range, store_bytes)) return START_FAILED;
   exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
   return START_DONE;
 }
@@ -182,23 +185,23 @@ static void thread_exit(void *value) {
 
 /* ---- fork -------------------------------------------------------------------------------------------------------- */
 
+/* The outermost lock first on the way in. On the way out the order does not matter: nobody waits for two. */
+static void fork_step(hd_fork_step step) {
+  hdi_purge_fork(step);
+  hdi_lock_fork(&pool.lock, step);
+  hdi_space_fork(step);
+  hdi_store_fork(step);
+}
+
 static void fork_prepare(void) {
   hdi_lock_fork_begin();
-  hdi_purge_fork_prepare();
-  hdi_lock_take(&pool.lock);
-  hdi_space_fork_prepare();
-  hdi_store_fork_prepare();
+  fork_step(HD_FORK_PREPARE);
 }
 
-static void unlock_all(void) {
-  hdi_store_fork_done();
-  hdi_space_fork_done();
-  hdi_lock_drop(&pool.lock);
-  hdi_purge_fork_done();
+static void fork_parent(void) {
+  fork_step(HD_FORK_PARENT);
   hdi_lock_fork_end();
 }
-
-static void fork_parent(void) { unlock_all(); }
 
 static void fork_child(void) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
@@ -210,6 +213,6 @@ static void fork_child(void) {
     hdi_lock_reset(&heap->lock);
     if (!heap->explicit_heap && hd_load_relaxed(&heap->life) == HD_HEAP_USED) hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_DEAD);
   }
-  hdi_purge_fork_child();
-  unlock_all();
+  fork_step(HD_FORK_CHILD);
+  hdi_lock_fork_child();
 }

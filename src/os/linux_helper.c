@@ -1,8 +1,8 @@
 /* The bare helper thread of Linux: a kernel thread of this process that the C library never hears of.
  *
  * Why not pthread_create: it would allocate, take the library's locks (free is called under some of them), and count as a
- * thread of the program, so that a program whose main thread leaves with pthread_exit would never end. The bare thread
- * shares the starter's thread-local storage register, so its code must never touch such storage: it calls os.h only.
+ * thread of the program, so that a program whose main thread leaves with pthread_exit would never end. The bare thread has
+ * no thread-local storage but a dummy block, so that its thread pointer is its own and a stack protector finds its word.
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -19,12 +19,14 @@ bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, ato
 }
 #else
 
+enum { STORAGE_AT = 8192 /* the dummy block: its variables lie below on x86-64, above on aarch64 */ };
+
 /* clone() and, in the new thread, run() then exit: one piece of assembly, because the child returns on another stack. */
-static long clone_bare(unsigned long flags, void *stack_top, atomic_uint *alive, void (*run)(void)) {
+static long clone_bare(unsigned long flags, void *stack_top, void *storage, atomic_uint *alive, void (*run)(void)) {
 #if defined(__x86_64__)
   long result;
   register long child_word __asm__("r10") = (long)alive;
-  register long tls __asm__("r8") = 0;
+  register long tls __asm__("r8") = (long)storage;
   register void (*entry)(void) __asm__("r9") = run;
   __asm__ volatile(
       "syscall\n\t"
@@ -46,7 +48,7 @@ static long clone_bare(unsigned long flags, void *stack_top, atomic_uint *alive,
   register long x0 __asm__("x0") = (long)flags;
   register long x1 __asm__("x1") = (long)stack_top;
   register long x2 __asm__("x2") = 0;
-  register long x3 __asm__("x3") = 0;
+  register long x3 __asm__("x3") = (long)storage;
   register long x4 __asm__("x4") = (long)alive;
   register void (*x9)(void) __asm__("x9") = run;
   __asm__ volatile(
@@ -68,13 +70,15 @@ static long clone_bare(unsigned long flags, void *stack_top, atomic_uint *alive,
 
 bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, atomic_uint *alive) {
   const unsigned long flags =
-      CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_CHILD_CLEARTID;
+      CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS | CLONE_CHILD_CLEARTID;
   uint8_t *top = (uint8_t *)stack + stack_bytes;
+  void **storage = (void **)((uint8_t *)stack + STORAGE_AT);
+  storage[0] = storage; /* the thread pointer, where the ABI of x86-64 looks for it */
   uint64_t all = UINT64_MAX;
   uint64_t kept = 0;
   atomic_store_explicit(alive, 1, memory_order_relaxed);
   hd_syscall6(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&kept, sizeof all, 0, 0);
-  long result = clone_bare(flags, (void *)hd_round_down((uintptr_t)top, 16), alive, run);
+  long result = clone_bare(flags, (void *)hd_round_down((uintptr_t)top, 16), storage, alive, run);
   hd_syscall6(SYS_rt_sigprocmask, SIG_SETMASK, (long)&kept, 0, sizeof all, 0, 0);
   if (result > 0) return true;
   atomic_store_explicit(alive, 0, memory_order_relaxed);

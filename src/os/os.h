@@ -40,6 +40,10 @@ void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable);
 /* Give a reserved range back whole. */
 void hdi_os_unreserve(void *address, size_t bytes);
 
+/* Make a range clean that belongs to nobody: not reserved before, and not mapped by anybody else. false when it is not free, or the
+ * system refuses. */
+bool hdi_os_claim(void *address, size_t bytes);
+
 /* reserved -> clean. false when the system refuses. */
 bool hdi_os_commit(void *address, size_t bytes);
 

@@ -122,6 +122,13 @@ void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable) {
   return start;
 }
 
+bool hdi_os_claim(void *address, size_t bytes) {
+  void *got = map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+  if (got == address) return true;
+  if (got != NULL) hdi_os_unreserve(got, bytes); /* a kernel that takes the address for a mere wish */
+  return false;
+}
+
 void hdi_os_unreserve(void *address, size_t bytes) { hd_syscall3(SYS_munmap, address, bytes, 0); }
 
 bool hdi_os_commit(void *address, size_t bytes) {

@@ -59,6 +59,9 @@ HD_EXPORT void malloc_stats(void) {
   char text[TEXT_BYTES];
   size_t length = hd_stats_text(text, sizeof text);
   hdi_os_write(2, text, hd_min(length, sizeof text - 1));
+  /* The last line of the C library's own form, for those who look for it. */
+  static const char last[] = "max mmap bytes   = 0\n";
+  hdi_os_write(2, last, sizeof last - 1);
 }
 
 HD_EXPORT int malloc_info(int options, FILE *stream) {

@@ -1,0 +1,82 @@
+"""From samples to figures: minimum, median, ratios, geometric means."""
+
+import math
+import statistics
+
+LEAST_CPU_S = 0.003  # below this a CPU time is mostly the clock's grain: smaller ones count as this, two such make no ratio
+
+
+class Results:
+    """samples[row name][allocator name] is a list of Sample, one per round."""
+
+    def __init__(self, rows, allocators, baseline, subject):
+        self.rows, self.allocators = rows, [a.name for a in allocators]
+        self.versions = {a.name: a.version for a in allocators}
+        self.baseline, self.subject = baseline, subject
+        self.samples = {row.name: {a.name: [] for a in allocators} for row in rows}
+        self.failures = []
+
+    def add(self, row, allocator, sample):
+        self.samples[row.name][allocator.name].append(sample)
+
+    def values(self, row, name, what):
+        return [getattr(s, what) for s in self.samples[row][name]]
+
+    def least(self, row, name, what):
+        values = self.values(row, name, what)
+        return min(values) if values else None
+
+    def median(self, row, name, what):
+        values = self.values(row, name, what)
+        return statistics.median(values) if values else None
+
+    def time_of(self, row):
+        """The figure that a row is judged by: ns or us where the workload prints one, CPU seconds elsewhere."""
+        return "figure" if any(s.figure for runs in self.samples[row].values() for s in runs) else "cpu"
+
+    def ratio(self, row, name, other, what):
+        mine, theirs = self.least(row, name, what), self.least(row, other, what)
+        if mine is None or theirs is None:
+            return None
+        if what == "cpu":
+            if max(mine, theirs) < LEAST_CPU_S:
+                return None
+            mine, theirs = max(mine, LEAST_CPU_S), max(theirs, LEAST_CPU_S)
+        if not theirs:
+            return None
+        return mine / theirs
+
+    def best_peer(self, row, what):
+        """The peer (not the subject) with the lowest minimum; None when nobody has one."""
+        values = [(self.least(row, n, what), n) for n in self.allocators if n != self.subject]
+        values = [v for v in values if v[0] is not None]
+        return min(values)[1] if values else None
+
+    def against_best(self, row, what):
+        best = self.best_peer(row, what)
+        return (self.ratio(row, self.subject, best, what), best) if best and self.subject in self.allocators else (None, best)
+
+    def geomean(self, name, what):
+        """Against the baseline, over the rows that both have; returns (mean or None, rows counted)."""
+        ratios = [self.ratio(row.name, name, self.baseline, what) for row in self.rows]
+        logs = [math.log(r) for r in ratios if r]
+        return (math.exp(statistics.fmean(logs)), len(logs)) if logs else (None, 0)
+
+    def worst_first(self):
+        def key(row):
+            ratio = self.against_best(row.name, self.time_of(row.name))[0]
+            return -(ratio if ratio is not None else 0)
+
+        return sorted(self.rows, key=key)
+
+    def to_json(self):
+        return {
+            "baseline": self.baseline,
+            "subject": self.subject,
+            "versions": self.versions,
+            "failures": self.failures,
+            "rows": {
+                row.name: {name: [vars(s) for s in runs] for name, runs in self.samples[row.name].items()} for row in self.rows
+            },
+            "geomeans": {n: {"cpu": self.geomean(n, "cpu")[0], "rss": self.geomean(n, "rss_kib")[0]} for n in self.allocators},
+        }

@@ -1,0 +1,141 @@
+"""One run of one row under one allocator, measured; and the allocators there are."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import apps
+
+BENCH = Path(__file__).resolve().parent.parent
+ROOT = BENCH.parent
+BASELINE = "mimalloc3"
+SUBJECT = "heddle"
+
+
+class BenchError(Exception):
+    """Something the user can mend; shown as one line."""
+
+
+@dataclass(frozen=True)
+class Allocator:
+    name: str
+    path: str  # "" is the system's own
+    version: str
+
+
+@dataclass
+class Sample:
+    cpu: float
+    wall: float
+    rss_kib: int
+    faults: int
+    figure: float = 0.0  # ns per operation or us per thread, where a workload prints one
+    extra: dict = field(default_factory=dict)
+
+
+def find_allocators(heddle, peers_json, wanted=None):
+    """Heddle (when built), the system's allocator, and every peer that peers.sh recorded; returns (allocators, remarks)."""
+    found, remarks = [], []
+    if Path(heddle).is_file():
+        found.append(Allocator(SUBJECT, str(Path(heddle).resolve()), "this tree"))
+    else:
+        remarks.append(f"no {heddle}: Heddle is not among the allocators of this run")
+    libc = " ".join(os.confstr("CS_GNU_LIBC_VERSION").split())
+    found.append(Allocator("system", "", libc))
+    try:
+        listing = json.loads(Path(peers_json).read_text())
+    except FileNotFoundError:
+        raise BenchError(f"no {peers_json}: run bench/peers.sh first") from None
+    except ValueError as problem:
+        raise BenchError(f"{peers_json}: {problem}") from None
+    found += [Allocator(p["name"], p["path"], p["version"]) for p in listing["peers"]]
+    remarks += [f"peer {m['name']} is missing: {m['problem']}" for m in listing.get("missing", [])]
+    if wanted:
+        unknown = set(wanted) - {a.name for a in found}
+        if unknown:
+            raise BenchError(f"no allocator named {', '.join(sorted(unknown))}; there are: {', '.join(a.name for a in found)}")
+        found = [a for a in found if a.name in wanted]
+    for allocator in found:
+        if allocator.path and not Path(allocator.path).is_file():
+            raise BenchError(f"{allocator.path} is gone: run bench/peers.sh again")
+    if len(found) < 2:
+        raise BenchError("a figure without a partner is no figure: at least two allocators are needed")
+    return found, remarks
+
+
+class Runner:
+    """Builds the workloads once and then runs rows; keeps a scratch directory for the real programs."""
+
+    def __init__(self, out_dir):
+        self.bin = Path(out_dir).resolve()
+        built = subprocess.run(["bash", str(BENCH / "build.sh"), str(self.bin)], capture_output=True, text=True)
+        if built.returncode:
+            raise BenchError("bench/build.sh failed: " + (built.stderr.strip().splitlines() or ["no message"])[-1])
+        self._scratch = tempfile.TemporaryDirectory(prefix="heddle-bench-")
+        self.tmp = Path(self._scratch.name)
+        with open(self.tmp / "pigeons.smt2", "w") as out:
+            subprocess.run([sys.executable, str(BENCH / "apps" / "pigeons.py"), "8"], stdout=out, check=True)
+
+    def close(self):
+        self._scratch.cleanup()
+
+    def _fill(self, text):
+        return text.format(bin=self.bin, apps=BENCH / "apps", tmp=self.tmp, bench=BENCH)
+
+    def lacking(self, row):
+        """Why this row cannot run, or an empty string."""
+        return (
+            f"{row.needs} is not installed (--install, or apt-get install {row.package})"
+            if row.needs and not shutil.which(row.needs)
+            else ""
+        )
+
+    def run(self, row, allocator, limit_s=120):
+        report = self.tmp / "report"
+        report.unlink(missing_ok=True)
+        command = [str(self.bin / "launch"), str(report), str(limit_s), allocator.path, "--"] + [
+            self._fill(word) for word in row.command
+        ]
+        env = {k: v for k, v in os.environ.items() if k != "LD_PRELOAD"}
+        env.update(row.env)
+        stdin = open(self._fill(row.stdin), "rb") if row.stdin else subprocess.DEVNULL
+        with tempfile.TemporaryFile() as out:
+            process = subprocess.Popen(command, stdin=stdin, stdout=out, stderr=subprocess.STDOUT, env=env, cwd=self.tmp)
+            try:
+                if row.driver:
+                    getattr(apps, row.driver)(self.tmp)
+                process.wait(limit_s + 10)
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+                    process.wait()
+                if row.stdin:
+                    stdin.close()
+            out.seek(0)
+            text = out.read().decode(errors="replace")
+        return self._sample(row, allocator, report, text)
+
+    def _sample(self, row, allocator, report, text):
+        where = f"{row.name} under {allocator.name}"
+        last = (text.strip().splitlines() or [""])[-1][:200]
+        if not report.is_file():
+            raise RuntimeError(f"{where}: the launcher failed: {last}")
+        code, user, system, wall, rss, minor, major = report.read_text().split()
+        if code != "0":
+            raise RuntimeError(f"{where}: exit code {code}{' (time limit)' if code == '124' else ''}: {last}")
+        if row.expect and row.expect not in text.split():
+            raise RuntimeError(f"{where}: wrong output, no '{row.expect}'")
+        sample = Sample(float(user) + float(system), float(wall), int(rss), int(minor) + int(major))
+        if not row.real:
+            words = next((line.split() for line in text.splitlines() if line.startswith("RESULT ")), None)
+            if words is None:
+                raise RuntimeError(f"{where}: no RESULT line")
+            sample.extra = dict(word.split("=", 1) for word in words[6:])
+            sample.extra["seconds"] = words[4]
+            sample.figure = float(sample.extra.get("ns") or sample.extra.get("us_per_thread") or 0)
+        return sample

@@ -1,0 +1,177 @@
+"""Tables on the terminal and in Markdown. Every figure stands beside its interleaved partners."""
+
+from rich.table import Table
+from rich.text import Text
+
+
+def seconds(value):
+    return "-" if value is None else f"{value * 1e3:.1f} ms" if value < 1 else f"{value:.2f} s"
+
+
+def mib(value):
+    return "-" if value is None else f"{value / 1024:.1f}"
+
+
+def times(value):
+    return "-" if value is None else f"{value:.2f}"
+
+
+def colored(value, good=1.0, bad=1.05):
+    style = "" if value is None else "green" if value <= good else "red" if value > bad else "yellow"
+    return Text(times(value), style=style)
+
+
+def figure(value, what):
+    return seconds(value) if what == "cpu" else "-" if value is None else f"{value:.2f}"
+
+
+def ratio_cell(results, row, name, what):
+    return colored(results.ratio(row.name, name, results.baseline, what))
+
+
+def row_table(results, row):
+    what = results.time_of(row.name)
+    table = Table(title=row.name, title_justify="left", title_style="bold")
+    columns = [
+        "allocator",
+        "CPU min",
+        "median",
+        f"/{results.baseline}",
+        "wall",
+        "peak MiB",
+        "median",
+        f"/{results.baseline}",
+        "faults",
+    ]
+    if what == "figure":
+        columns += ["ns or us", f"/{results.baseline}"]
+    for name in columns:
+        table.add_column(name, justify="left" if name == "allocator" else "right")
+    order = sorted(results.allocators, key=lambda n: results.least(row.name, n, what) or float("inf"))
+    for name in order:
+        if not results.samples[row.name][name]:
+            table.add_row(name, "failed")
+            continue
+        cells = [
+            name,
+            seconds(results.least(row.name, name, "cpu")),
+            seconds(results.median(row.name, name, "cpu")),
+            ratio_cell(results, row, name, "cpu"),
+            seconds(results.least(row.name, name, "wall")),
+            mib(results.least(row.name, name, "rss_kib")),
+            mib(results.median(row.name, name, "rss_kib")),
+            ratio_cell(results, row, name, "rss_kib"),
+            str(results.least(row.name, name, "faults")),
+        ]
+        if what == "figure":
+            cells += [figure(results.least(row.name, name, what), what), ratio_cell(results, row, name, "figure")]
+        table.add_row(*cells, style="bold" if name == results.subject else "")
+    return table
+
+
+def summary_cells(results, row):
+    what, base, subject = results.time_of(row.name), results.baseline, results.subject
+    to_best, best = results.against_best(row.name, what)
+    rss_to_best, rss_best = results.against_best(row.name, "rss_kib")
+    return [
+        row.name,
+        figure(results.least(row.name, subject, what), what),
+        times(results.ratio(row.name, subject, base, what)),
+        times(to_best),
+        best or "-",
+        mib(results.least(row.name, subject, "rss_kib")),
+        times(results.ratio(row.name, subject, base, "rss_kib")),
+        times(rss_to_best),
+        rss_best or "-",
+    ]
+
+
+def summary_heads(results):
+    base = results.baseline
+    return ["workload", "time", f"/{base}", "/best", "best", "peak MiB", f"/{base}", "/best", "smallest"]
+
+
+def summary_table(results):
+    table = Table(title=f"{results.subject}, worst rows first", title_justify="left", title_style="bold")
+    for i, name in enumerate(summary_heads(results)):
+        table.add_column(name, justify="left" if i in (0, 4, 8) else "right")
+    for row in results.worst_first():
+        cells = summary_cells(results, row)
+        for i in (2, 3, 6, 7):
+            cells[i] = colored(None if cells[i] == "-" else float(cells[i]))
+        table.add_row(*cells)
+    return table
+
+
+def geomean_rows(results):
+    rows = []
+    for name in results.allocators:
+        (cpu, cpu_rows), (rss, rss_rows) = results.geomean(name, "cpu"), results.geomean(name, "rss_kib")
+        rows.append((name, results.versions[name], cpu, cpu_rows, rss, rss_rows))
+    return sorted(rows, key=lambda r: r[2] or float("inf"))
+
+
+def geomean_table(results):
+    table = Table(
+        title=f"Geometric means against {results.baseline} (minimum of the rounds)", title_justify="left", title_style="bold"
+    )
+    for i, name in enumerate(["allocator", "version", "CPU", "rows", "peak RSS", "rows"]):
+        table.add_column(name, justify="left" if i < 2 else "right")
+    for name, version, cpu, cpu_rows, rss, rss_rows in geomean_rows(results):
+        table.add_row(
+            name,
+            version[:48],
+            times(cpu),
+            str(cpu_rows),
+            times(rss),
+            str(rss_rows),
+            style="bold" if name == results.subject else "",
+        )
+    return table
+
+
+def idle_table(results, rows):
+    table = Table(
+        title="Memory returned (MiB above the start; idle after the last free)", title_justify="left", title_style="bold"
+    )
+    for i, name in enumerate(
+        [
+            "burst",
+            "allocator",
+            "full",
+            "after 2 s",
+            "64 KiB pages live",
+            "kept?",
+            "after 10 s",
+            "OS pages live",
+            "kept?",
+            "idle CPU ms",
+        ]
+    ):
+        table.add_column(name, justify="left" if i < 2 else "right")
+    for row in rows:
+        for name in results.allocators:
+            for sample in results.samples[row.name][name]:
+                e = sample.extra
+                cells = [mib(int(e[k])) for k in ("full_kib", "rss2_kib", "unit_kib")] + [e["promise2"]]
+                cells += [mib(int(e[k])) for k in ("rss10_kib", "os_kib")] + [e["promise10"], e["idle_cpu_ms"]]
+                table.add_row(row.name.removeprefix("burst/"), name, *cells, style="bold" if name == results.subject else "")
+        table.add_section()
+    return table
+
+
+def markdown(results, rounds, how):
+    """The section that a README carries: means first, then each row."""
+    lines = [
+        f"Interleaved runs, minimum of {rounds} rounds; ratios against {results.baseline}. To reproduce: `{how}`.",
+        "",
+        "| allocator | version | CPU | peak RSS |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {n} | {v} | {times(cpu)} ({k} rows) | {times(rss)} ({m} rows) |" for n, v, cpu, k, rss, m in geomean_rows(results)
+    ]
+    if results.subject in results.allocators:
+        lines += ["", "| " + " | ".join(summary_heads(results)) + " |", "|---" * 9 + "|"]
+        lines += ["| " + " | ".join(summary_cells(results, row)) + " |" for row in results.worst_first()]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,79 @@
+/* Growth by realloc. many: thousands of small vectors that grow by half, in turn, and are dropped at random; touched: one buffer that
+ * grows by 1.5 x to 256 MiB and is written as it grows; untouched: the same without a write. Kept prefixes are verified. */
+#include "common.h"
+
+static void many_lane(unsigned lane, void *shared)
+{
+    enum { VECTORS = 4096, FIRST = 4, MOST = 8192 };
+    const bench_args *args = shared;
+    size_t steps = bench_scaled(args, 12e6, 100);
+    bench_rng rng = rng_make(args->seed, lane);
+    struct vector {
+        uint32_t *item;
+        uint32_t used, room, most;
+    } *all = calloc(VECTORS, sizeof *all);
+    CHECK(all);
+    for (size_t i = 0; i < steps; i++) {
+        uint64_t draw = rng_next(&rng);
+        struct vector *v = &all[draw % VECTORS];
+        if (v->used == v->room) {
+            if (v->room >= v->most) {
+                for (uint32_t k = 0; k < v->used; k += v->used / 4 + 1)
+                    CHECK(v->item[k] == k * 2654435761u);
+                free(v->item);
+                *v = (struct vector){NULL, 0, 0, (uint32_t)(FIRST << (draw >> 60)) % MOST + FIRST};
+            }
+            v->room = v->room ? v->room + v->room / 2 : FIRST;
+            v->item = realloc(v->item, v->room * sizeof *v->item);
+            CHECK(v->item);
+        }
+        for (int k = 0; k < 4 && v->used < v->room; k++, v->used++)
+            v->item[v->used] = v->used * 2654435761u;
+    }
+    for (size_t i = 0; i < VECTORS; i++)
+        free(all[i].item);
+    free(all);
+}
+
+static void run_many(const bench_args *args)
+{
+    double seconds = bench_threads(args->threads, many_lane, (void *)args);
+    bench_result(args, (double)bench_scaled(args, 12e6, 100) * args->threads, seconds, "");
+}
+
+static void grow_lane(unsigned lane, void *shared)
+{
+    const bench_args *args = shared;
+    bool touched = strcmp(args->mode, "touched") == 0;
+    size_t rounds = bench_scaled(args, touched ? 2 : 100, 1);
+    for (size_t round = 0; round < rounds; round++) {
+        unsigned char *buffer = NULL;
+        size_t bytes = 0, next = 4096;
+        for (; bytes < 256 * MIB; bytes = next, next = next + next / 2 > 256 * MIB ? 256 * MIB : next + next / 2) {
+            buffer = realloc(buffer, next);
+            CHECK(buffer);
+            if (!touched)
+                continue;
+            if (bytes)
+                CHECK(buffer[0] == (unsigned char)lane && buffer[bytes - 1] == (unsigned char)lane);
+            memset(buffer + bytes, (int)lane, next - bytes);
+        }
+        for (size_t at = 0; touched && at < bytes; at += MIB)
+            CHECK(buffer[at] == (unsigned char)lane);
+        free(buffer);
+    }
+}
+
+static void run_grow(const bench_args *args)
+{
+    bool touched = strcmp(args->mode, "touched") == 0;
+    double seconds = bench_threads(args->threads, grow_lane, (void *)args);
+    bench_result(args, (double)bench_scaled(args, touched ? 2 : 100, 1) * args->threads, seconds, "");
+}
+
+int main(int argc, char **argv)
+{
+    static const bench_mode modes[] = {{"many", run_many}, {"touched", run_grow}, {"untouched", run_grow}};
+    bench_args args = bench_parse(argc, argv, "realloc");
+    return BENCH_MODES(&args, modes);
+}

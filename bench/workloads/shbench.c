@@ -1,0 +1,85 @@
+/* Batches in the manner of SmartHeap's sh6 and sh8: a window of blocks of 1 to 1,000 bytes is filled, and then parts of it are freed
+ * in an order that differs from the order of allocation. sh6: each thread on its own; sh8: blocks are freed by the next thread. */
+#include "common.h"
+
+enum { WINDOW = 8192, LARGEST = 1000, PARTS = 16 };
+
+typedef struct {
+    pthread_mutex_t lock;
+    void **batch; /* PARTS-th of a window, waiting to be freed by the neighbour */
+} mailbox;
+
+static mailbox mail[MAX_THREADS];
+static const bench_args *global_args;
+static bool cross;
+
+static size_t pick_bytes(bench_rng *rng)
+{
+    size_t most = rng_below(rng, 10) < 9 ? 100 : LARGEST; /* nine of ten are small */
+    return rng_between(rng, 1, most);
+}
+
+static void free_batch(void **batch, size_t count)
+{
+    for (size_t i = 0; i < count; i += 2)
+        head_free(batch[i]);
+    for (size_t i = count | 1; i-- > 1;)
+        if (i % 2 == 1 && i < count)
+            head_free(batch[i]);
+    free(batch);
+}
+
+static void dispose(unsigned lane, void **batch, size_t count)
+{
+    if (!cross) {
+        free_batch(batch, count);
+        return;
+    }
+    mailbox *box = &mail[(lane + 1) % global_args->threads];
+    pthread_mutex_lock(&box->lock);
+    void **other = box->batch;
+    box->batch = batch;
+    pthread_mutex_unlock(&box->lock);
+    if (other)
+        free_batch(other, count);
+}
+
+static void run_lane(unsigned lane, void *shared)
+{
+    (void)shared;
+    size_t rounds = bench_scaled(global_args, 12e3, PARTS), part_count = WINDOW / PARTS;
+    bench_rng rng = rng_make(global_args->seed, lane);
+    void **part[PARTS] = {NULL};
+    for (size_t round = 0; round < rounds; round++) {
+        size_t slot = round % PARTS == 0 ? rng_below(&rng, PARTS) : round % PARTS;
+        if (part[slot])
+            dispose(lane, part[slot], part_count);
+        part[slot] = malloc(part_count * sizeof(void *));
+        CHECK(part[slot]);
+        for (size_t i = 0; i < part_count; i++)
+            part[slot][i] = head_alloc(pick_bytes(&rng));
+    }
+    for (int i = 0; i < PARTS; i++)
+        if (part[i])
+            free_batch(part[i], part_count);
+}
+
+static void run_mode(const bench_args *args)
+{
+    global_args = args;
+    cross = strcmp(args->mode, "sh8") == 0;
+    for (unsigned i = 0; i < args->threads; i++)
+        mail[i] = (mailbox){PTHREAD_MUTEX_INITIALIZER, NULL};
+    double seconds = bench_threads(args->threads, run_lane, NULL);
+    for (unsigned i = 0; i < args->threads; i++)
+        if (mail[i].batch)
+            free_batch(mail[i].batch, WINDOW / PARTS);
+    bench_result(args, (double)bench_scaled(args, 12e3, PARTS) * (WINDOW / PARTS) * args->threads, seconds, "");
+}
+
+int main(int argc, char **argv)
+{
+    static const bench_mode modes[] = {{"sh6", run_mode}, {"sh8", run_mode}};
+    bench_args args = bench_parse(argc, argv, "shbench");
+    return BENCH_MODES(&args, modes);
+}
