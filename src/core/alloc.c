@@ -257,15 +257,23 @@ static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   }
 }
 
-static void free_large(void *p, hd_unit *unit) {
+static void free_large(void *p, hd_unit *unit, hd_heap *self) {
   if (HD_UNLIKELY(unit->base != p || hd_exchange(&unit->live, 0u) != 1)) {
     misuse(p);
     return;
   }
   hd_heap *heap = hdi_large_heap(unit);
-  if (heap != NULL) hdi_lock_take(&heap->lock);
-  hdi_large_free(unit);
-  if (heap != NULL) hdi_lock_drop(&heap->lock);
+  if (HD_UNLIKELY(heap != NULL)) {
+    hdi_lock_take(&heap->lock);
+    hdi_large_free(heap, unit);
+    hdi_lock_drop(&heap->lock);
+  } else if (HD_UNLIKELY(hdi_heap_is_empty(self))) {
+    hdi_large_free(NULL, unit);
+  } else {
+    hdi_gate_enter(self);
+    hdi_large_free(self, unit);
+    hdi_gate_leave(self);
+  }
   hdi_purge_note();
 }
 
@@ -287,7 +295,7 @@ void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
   }
   switch (hd_load_acquire(&unit->kind)) {
     case HD_UNIT_PAGE: free_in_page(p, unit, heap); break;
-    case HD_UNIT_LARGE: free_large(p, unit); break;
+    case HD_UNIT_LARGE: free_large(p, unit, heap); break;
     default: misuse(p);
   }
 }

@@ -34,7 +34,16 @@ static void unlist_run(hd_heap *heap, hd_unit *first) {
   else heap->runs = first->run_next;
 }
 
+static hd_unit *take_cached(hd_heap *heap, size_t units) {
+  hd_unit *first = heap->cached[units];
+  heap->cached[units] = first->next;
+  heap->cached_units -= (uint32_t)units;
+  return first;
+}
+
 hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
+  *zeroed = false;
+  if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return take_cached(heap, units);
   if (heap->limit_units != 0 && units > heap->limit_units - heap->held_units) return NULL;
   hd_unit *first = hdi_space_take(heap->space, units, align_units, zeroed);
   if (first == NULL) return NULL;
@@ -49,6 +58,11 @@ void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) 
   if (heap->explicit_heap) {
     heap->held_units -= units;
     unlist_run(heap, first);
+  } else if (dirty && units <= HD_CACHE_RUN && heap->cached_units + units <= HD_CACHE_UNITS) {
+    first->next = heap->cached[units];
+    heap->cached[units] = first;
+    heap->cached_units += (uint32_t)units;
+    return;
   }
   hdi_space_give(heap->space, first, units, dirty);
 }
@@ -102,15 +116,16 @@ static void unlink_page(hd_class *class, hd_unit *page) {
 /* ---- the life of a page ------------------------------------------------------------------------------------------ */
 
 void hdi_heap_drop_cache(hd_heap *heap) {
-  while (heap->cached_count > 0) hdi_heap_give_run(heap, heap->cached[--heap->cached_count], 1, true);
+  for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {
+    while (heap->cached[units] != NULL) hdi_space_give(heap->space, take_cached(heap, units), units, true);
+  }
 }
 
 void hdi_heap_release(hd_heap *heap, hd_unit *page) {
   size_t units = page->run_units;
   hdi_page_clear(page);
   heap->class[page->class_index].page_count--;
-  if (units == 1 && heap->cached_count < HD_RUN_CACHE && !heap->explicit_heap) heap->cached[heap->cached_count++] = page;
-  else hdi_heap_give_run(heap, page, units, true);
+  hdi_heap_give_run(heap, page, units, true);
 }
 
 static void make_partial(hd_heap *heap, hd_unit *page, bool local) {
@@ -196,9 +211,7 @@ static void make_current(hd_class *class, hd_unit *page) {
 static hd_unit *new_page(hd_heap *heap, unsigned class_index) {
   unsigned units = hdi_sizeclass_units(hdi_sizeclass_bytes(class_index));
   bool zeroed = false;
-  hd_unit *page = NULL;
-  if (units == 1 && heap->cached_count > 0) page = heap->cached[--heap->cached_count];
-  else page = hdi_heap_take_run(heap, units, 1, &zeroed);
+  hd_unit *page = hdi_heap_take_run(heap, units, 1, &zeroed);
   if (page == NULL) return NULL;
   if (!hdi_page_init(heap, page, class_index, units, zeroed)) {
     hdi_heap_give_run(heap, page, units, !zeroed);

@@ -16,7 +16,7 @@
 #include "core/space.h"
 #include "core/unit.h"
 
-enum { HD_REMOTE_TABLE = 16, HD_NAME_BYTES = 32, HD_RUN_CACHE = 4 };
+enum { HD_REMOTE_TABLE = 16, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_CACHE_UNITS = 32 };
 
 /* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. */
 typedef struct hd_slot {
@@ -58,8 +58,8 @@ struct hd_heap {
   size_t held_units, limit_units; /* explicit: units held, and the most allowed (0: no limit) */
   hd_lock lock;                   /* explicit: taken by every call */
   hd_remote_entry remote[HD_REMOTE_TABLE];
-  hd_unit *cached[HD_RUN_CACHE];  /* empty pages of one unit each, still dirty, for the next page that is needed */
-  uint32_t cached_count;
+  hd_unit *cached[HD_CACHE_RUN + 1]; /* runs freed just now, still dirty, by length: lists through next */
+  uint32_t cached_units;          /* units in them, at most HD_CACHE_UNITS */
   char name[HD_NAME_BYTES];
 
   _Alignas(64) atomic_uint busy;  /* gate.h */
@@ -95,7 +95,7 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);
  * Only for classes above HD_SMALL_MAX, whose blocks are taken inside the gate. false: not such a page. */
 bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page);
 
-/* Give cached empty pages back to the space. */
+/* Give cached runs back to the space. */
 void hdi_heap_drop_cache(hd_heap *heap);
 
 /* Release an empty page that stands in no list. */

@@ -40,15 +40,14 @@ static hd_space *space_of(hd_unit *first) {
   return heap == NULL ? &hdi_space : heap->space;
 }
 
-static void give(hd_unit *first, size_t units, bool dirty) {
-  hd_heap *heap = hdi_large_heap(first);
+static void give(hd_heap *heap, hd_unit *first, size_t units, bool dirty) {
   hd_store_relaxed(&first->owner, (uintptr_t)0);
   hd_store_relaxed(&first->kind, HD_UNIT_NONE);
   if (heap == NULL) hdi_space_give(&hdi_space, first, units, dirty);
   else hdi_heap_give_run(heap, first, units, dirty);
 }
 
-void hdi_large_free(hd_unit *first) { give(first, first->run_units, true); }
+void hdi_large_free(hd_heap *heap, hd_unit *first) { give(heap, first, first->run_units, true); }
 
 /* Units of an explicit heap's block change where it stands: keep its account. */
 static bool charge(hd_unit *first, size_t more) {
@@ -94,6 +93,6 @@ void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {
   }
   hdi_counters_moved(old_bytes);
   hd_store_relaxed(&first->live, 0u);
-  give(first, first->run_units, false);
+  give(NULL, first, first->run_units, false);
   return make_block(heap, target, bytes, false);
 }

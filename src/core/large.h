@@ -12,8 +12,9 @@
 /* A block of bytes (above HD_MEDIUM_MAX, or with an alignment above what pages give). *zeroed: it reads as zero. */
 void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool *zeroed);
 
-/* Free the block whose first unit this is. The caller has won `live`. */
-void hdi_large_free(hd_unit *first);
+/* Free the block whose first unit this is. The caller has won `live`. heap: whose cache may keep the run (the caller is its owner,
+ * inside the gate), or the explicit heap of the block, locked; NULL: nobody's. */
+void hdi_large_free(hd_heap *heap, hd_unit *first);
 
 /* Make the block's usable size at least bytes where it stands, giving units back when it shrinks. */
 bool hdi_large_resize(hd_unit *first, size_t bytes);

@@ -114,7 +114,8 @@ void hdi_thread_retire_heap(hd_heap *heap) {
   heap->explicit_heap = heap->own_space = false;
   heap->runs = 0;
   heap->held_units = heap->limit_units = 0;
-  heap->cached_count = 0;
+  memset(heap->cached, 0, sizeof heap->cached);
+  heap->cached_units = 0;
   heap->name[0] = 0;
   heap->next_registered = next;
   hdi_lock_take(&pool.lock);
