@@ -1,5 +1,7 @@
 # The entry points; `make help` lists them. The build itself is CMakeLists.txt.
+# Evaluated late: scripts/setup may bring both.
 CMAKE = $(or $(shell command -v cmake),build/venv/bin/cmake)
+PYTHON = $(or $(wildcard $(CURDIR)/build/venv/bin/python),$(shell command -v python3))
 JOBS ?= 2
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -30,6 +32,8 @@ demo:
 ## test      install what is missing, build, run every test; the last line says how many passed and failed
 test:
 	@scripts/setup test
+	@$(MAKE) --no-print-directory build/CMakeCache.txt
+	@$(CMAKE) -S . -B build -DPython3_EXECUTABLE=$(PYTHON) >build/configure.log
 	@$(MAKE) --no-print-directory build
 	@scripts/test build
 
@@ -38,9 +42,10 @@ install: build
 	@$(CMAKE) -S . -B build -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/install.log
 	@DESTDIR=$(DESTDIR) $(CMAKE) --install build
 
-## bench     build the workloads and compare allocators on them (ARGS=...)
+## bench     compare allocators on the workloads of bench/ (ARGS=--help)
 bench: build
-	@scripts/bench $(ARGS)
+	@scripts/setup bench
+	@$(PYTHON) bench/run.py $(ARGS)
 
 ## lint      the style guide as a test, warnings as errors, and the checkers of C, Python and shell
 lint:

@@ -41,3 +41,9 @@ foreach(section 1 3 7)
   file(GLOB pages CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/docs/man/*.${section})
   install(FILES ${pages} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
+
+# The command: one launcher, and the Python modules out of the way of the system's own.
+configure_file(cmake/heddle-command.in ${CMAKE_CURRENT_BINARY_DIR}/heddle-command @ONLY)
+install(PROGRAMS ${CMAKE_CURRENT_BINARY_DIR}/heddle-command DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME heddle)
+install(DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/tools/heddle DESTINATION ${CMAKE_INSTALL_DATADIR}/heddle/python
+  PATTERN __pycache__ EXCLUDE)

@@ -12,6 +12,12 @@ file(GLOB HEDDLE_OS_SOURCES CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/os/os_${system}.
 file(GLOB HEDDLE_BASE_SOURCES CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/base/*.c)
 file(GLOB HEDDLE_CORE_SOURCES CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/core/*.c)
 file(GLOB HEDDLE_SHIM_SOURCES CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/override/*.c)
+# start_*.c defines no malloc: it belongs to every form.
+file(GLOB start_sources CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/override/start_*.c)
+if(start_sources)
+  list(REMOVE_ITEM HEDDLE_SHIM_SOURCES ${start_sources})
+endif()
+list(APPEND HEDDLE_CORE_SOURCES ${start_sources})
 
 # The C++ operators throw through C frames.
 file(GLOB throwing CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/override/cxx_*.c)

@@ -52,15 +52,16 @@ void hdi_text_pad(hd_text *text, const char *string, int width) {
 void hdi_text_bytes(hd_text *text, uint64_t bytes) {
   static const char *const unit[] = {" B", " KiB", " MiB", " GiB", " TiB"};
   unsigned step = 0;
-  uint64_t tenths = bytes * 10;
-  while (tenths >= 10240 && step < 4) {
-    tenths /= 1024;
+  uint64_t rest = 0; /* below the unit, in 1024ths of it */
+  while (bytes >= 1024 && step < 4) {
+    rest = bytes % 1024;
+    bytes /= 1024;
     step++;
   }
-  hdi_text_decimal(text, tenths / 10);
+  hdi_text_decimal(text, bytes);
   if (step > 0) {
     hdi_text_put(text, ".");
-    hdi_text_decimal(text, tenths % 10);
+    hdi_text_decimal(text, rest * 10 / 1024);
   }
   hdi_text_put(text, unit[step]);
 }

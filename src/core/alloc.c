@@ -22,8 +22,6 @@ enum {
   ALIGN_BY_CLASS = 32 * 1024       /* larger alignments need whole units */
 };
 
-static const size_t align_max = (size_t)1 << 40;
-
 static void *no_memory(void) {
   errno = ENOMEM;
   return NULL;
@@ -182,7 +180,7 @@ static void *aligned_in(hd_heap *heap, size_t alignment, size_t bytes, bool zero
 }
 
 static bool bad_alignment(size_t alignment) {
-  if (hd_is_power_of_2(alignment) && alignment <= align_max) return false;
+  if (hd_is_power_of_2(alignment) && alignment <= hdi_align_max) return false;
   errno = EINVAL;
   return true;
 }
@@ -210,6 +208,10 @@ void hdi_free_event(hd_heap *heap, hd_unit *page) {
 }
 
 static SLOW void free_foreign(void *p) {
+  if (hdi_space_covers(p)) {
+    hdi_report_misuse("free", p, NULL);
+    return;
+  }
   const hd_next *next = hdi_next_get();
   if (next->free != NULL) next->free(p);
   else hdi_report_foreign("free", p);
@@ -220,22 +222,13 @@ static SLOW void misuse(void *p) {
   if (unit != NULL) hdi_report_misuse("free", p, unit);
 }
 
-/* The product with an odd number and the rotation can both be undone, so the fast path need not keep the pointer. */
-void hdi_free_misfit(hd_unit *unit, uint64_t index) {
-  uint64_t offset = hd_rotate_right(index, 64u - unit->shift) * (unit->block_bytes >> unit->shift);
-  void *p = unit->base + offset;
-  if (p == NULL) return;
-  if (hdi_space_find(p) == NULL) free_foreign(p);
-  else misuse(p);
-}
-
 void hdi_free_dead(hd_unit *unit, hd_block_state *state) { misuse(unit->base + (size_t)(state - unit->map) * unit->block_bytes); }
 
 static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   hd_unit *head = unit->head;
   hd_heap *owner = (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS);
   uint64_t index = hdi_unit_block_index(unit, p);
-  if (HD_UNLIKELY(index >= unit->capacity) || owner == NULL) {
+  if (HD_UNLIKELY(index >= unit->capacity || owner == NULL)) {
     misuse(p);
     return;
   }
@@ -277,27 +270,39 @@ static void free_large(void *p, hd_unit *unit, hd_heap *self) {
   hdi_purge_note();
 }
 
-void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
-  uintptr_t owner = hd_load_relaxed(&unit->owner);
-  if (HD_LIKELY(owner == ((uintptr_t)heap | HD_OWNER_MULTI))) {
-    uint64_t index = hdi_unit_block_index(unit, p);
-    hd_unit *head = unit->head;
-    hd_block_state *state = unit->map + index;
-    if (HD_UNLIKELY(index >= unit->capacity || hd_load_relaxed(state) != HD_BLOCK_LIVE)) misuse(p);
-    else if (HD_UNLIKELY(hdi_free_local(head, state))) hdi_free_event(heap, head);
-    return;
-  }
+/* Any pointer, found by the exact way. */
+static void free_any(void *p, hd_heap *self) {
   if (p == NULL) return;
-  unit = hdi_space_find(p);
+  hd_unit *unit = hdi_space_find(p);
   if (unit == NULL) {
     free_foreign(p);
     return;
   }
   switch (hd_load_acquire(&unit->kind)) {
-    case HD_UNIT_PAGE: free_in_page(p, unit, heap); break;
-    case HD_UNIT_LARGE: free_large(p, unit, heap); break;
+    case HD_UNIT_PAGE: free_in_page(p, unit, self); break;
+    case HD_UNIT_LARGE: free_large(p, unit, self); break;
     default: misuse(p);
   }
+}
+
+/* The entry may be an accident: a pointer from outside the common space leads to any entry at all. The product with an odd number
+ * and the rotation can both be undone, so the fast path need not keep the pointer. */
+void hdi_free_misfit(hd_unit *unit, uint64_t index) {
+  uint64_t offset = hd_rotate_right(index, 64u - unit->shift) * (unit->block_bytes >> unit->shift);
+  free_any(unit->base + offset, hdi_heap_self);
+}
+
+void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
+  if (HD_LIKELY(hd_load_relaxed(&unit->owner) == ((uintptr_t)heap | HD_OWNER_MULTI) && hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE)) {
+    uint64_t index = hdi_unit_block_index(unit, p);
+    if (HD_LIKELY(index < unit->capacity)) {
+      hd_block_state *state = unit->map + index;
+      if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, state);
+      else if (HD_UNLIKELY(hdi_free_local(unit->head, state))) hdi_free_event(heap, unit->head);
+      return;
+    }
+  }
+  free_any(p, heap);
 }
 
 /* ---- looking at and resizing blocks ------------------------------------------------------------------------------ */
@@ -320,6 +325,10 @@ size_t hdi_usable(const void *p) {
   hd_unit *unit = hdi_space_find(p);
   if (HD_UNLIKELY(unit == NULL)) {
     const hd_next *next = hdi_next_get();
+    if (hdi_space_covers(p)) {
+      hdi_report_misuse("usable_size", p, NULL);
+      return 0;
+    }
     return next->usable != NULL ? next->usable((void *)(uintptr_t)p) : 0;
   }
   unit = live_block("usable_size", p, unit);
@@ -353,6 +362,10 @@ static void *realloc_by_copy(hd_unit *unit, void *p, size_t bytes) {
 }
 
 static SLOW void *realloc_foreign(void *p, size_t bytes) {
+  if (hdi_space_covers(p)) {
+    hdi_report_misuse("realloc", p, NULL);
+    return no_memory();
+  }
   const hd_next *next = hdi_next_get();
   if (next->realloc != NULL) return next->realloc(p, bytes);
   hdi_report_foreign("realloc", p);
@@ -425,5 +438,10 @@ void *hdi_alloc_aligned_from(hd_heap *heap, size_t alignment, size_t bytes, bool
 
 void *hdi_realloc_from(hd_heap *heap, void *p, size_t bytes) {
   if (p == NULL) return hdi_alloc_from(heap, bytes, false);
-  return hdi_realloc(p, bytes); /* a block stays in its heap */
+  hd_unit *unit = hdi_space_find(p);
+  if (unit == NULL || heap_of(unit) != heap) {
+    hdi_report_other_heap("realloc", p);
+    return no_memory();
+  }
+  return hdi_realloc(p, bytes);
 }

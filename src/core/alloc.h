@@ -75,6 +75,9 @@ FAST void hdi_free(void *p) {
   if (HD_UNLIKELY(hdi_free_local(unit, state))) hdi_free_event(heap, unit);
 }
 
+/* Largest alignment that is served. */
+static const size_t hdi_align_max = (size_t)1 << (sizeof(size_t) > 4 ? 40 : 28);
+
 /* ---- the whole family, for the shims ----------------------------------------------------------------------------- */
 
 void *hdi_alloc_zeroed(size_t count, size_t bytes);

@@ -57,7 +57,7 @@ HD_EXPORT void *hd_aligned_alloc(size_t alignment, size_t bytes) { return hdi_al
 HD_EXPORT void *hd_aligned_zalloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes, true); }
 
 HD_EXPORT int hd_posix_memalign(void **out, size_t alignment, size_t bytes) {
-  if (!hd_is_power_of_2(alignment) || alignment % sizeof(void *) != 0) return EINVAL;
+  if (!hd_is_power_of_2(alignment) || alignment % sizeof(void *) != 0 || alignment > hdi_align_max) return EINVAL;
   void *p = hdi_alloc_aligned(alignment, bytes, false);
   if (p == NULL) return errno;
   *out = p;
@@ -104,7 +104,8 @@ enum { MEMORY_MIN = 1024 * 1024 };
 
 static bool bad_config(const hd_heap_config *config) {
   if (config->struct_bytes != 0 && config->struct_bytes < sizeof *config) return true;
-  return config->memory != NULL && config->memory_bytes < MEMORY_MIN;
+  if (config->memory == NULL) return config->memory_bytes != 0;
+  return config->memory_bytes < MEMORY_MIN || config->memory_bytes > UINTPTR_MAX - (uintptr_t)config->memory;
 }
 
 static hd_space *make_own_space(const hd_heap_config *config) {

@@ -52,6 +52,12 @@ void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit) {
   char buffer[256];
   hd_text text;
   hdi_text_start(&text, buffer, sizeof buffer);
+  if (unit == NULL) {
+    put_what(&text, verb, "", p);
+    hdi_text_put(&text, ", a pointer that was never handed out");
+    finish(&text, "HD-E02");
+    return;
+  }
   unsigned kind = hd_load_relaxed(&unit->kind);
   const hd_unit *large = kind == HD_UNIT_NONE || kind == HD_UNIT_LARGE ? covering_large(unit) : NULL;
   bool was_free = hdi_text_equal(verb, 4, "free");
@@ -84,6 +90,15 @@ void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit) {
     hdi_text_put(&text, ", a pointer that was never handed out");
     finish(&text, "HD-E02");
   }
+}
+
+void hdi_report_other_heap(const char *verb, const void *p) {
+  char buffer[256];
+  hd_text text;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  put_what(&text, verb, "", p);
+  hdi_text_put(&text, ", which is no block of the heap it was given with");
+  finish(&text, "HD-E05");
 }
 
 void hdi_report_foreign(const char *verb, const void *p) {

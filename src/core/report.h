@@ -6,11 +6,15 @@
 #include "core/unit.h"
 
 /* Say what is wrong with giving p to the function `verb` ("free", "realloc", ...). p lies in Heddle's memory and is no live
- * block. unit: its table entry. Returns only where the policy is not abort. */
+ * block. unit: its table entry, NULL where
+ * there is none yet. Returns only where the policy is not abort. */
 SLOW void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit);
 
 /* p belongs to no memory that Heddle knows, and no other allocator is there to ask. */
 SLOW void hdi_report_foreign(const char *verb, const void *p);
+
+/* p is no block of the heap it was given with. */
+SLOW void hdi_report_other_heap(const char *verb, const void *p);
 
 /* A warning about options and surroundings; goes on. */
 SLOW void hdi_report_warning(const char *text, const char *detail);

@@ -185,6 +185,10 @@ hd_unit *hdi_space_find(const void *p) {
   return NULL;
 }
 
+bool hdi_space_covers(const void *p) {
+  return hdi_space.base != NULL && ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT < hdi_space.unit_count;
+}
+
 hd_space *hdi_space_of(const hd_unit *unit) {
   if (unit >= hdi_space.units && unit < hdi_space.units + hdi_space.unit_count) return &hdi_space;
   size_t count = hd_load_acquire(&fixed.count);
@@ -275,20 +279,20 @@ static size_t misfit(const hd_space *space, const hd_unit *first, size_t align_u
 }
 
 /* The smallest run that fits among the first few of a bin; the lower address where two are equal. */
-static hd_unit *best_in(const hd_space *space, hd_unit *run, size_t units, size_t align_units) {
+static hd_unit *best_in(const hd_space *space, hd_unit *run, size_t units, size_t align_units, size_t tries) {
   hd_unit *best = NULL;
-  for (int tries = FIT_TRIES; run != NULL && tries > 0; run = run->next, tries--) {
+  for (; run != NULL && tries > 0; run = run->next, tries--) {
     if (run->run_units < units + misfit(space, run, align_units)) continue;
     if (best == NULL || run->run_units < best->run_units || (run->run_units == best->run_units && run < best)) best = run;
   }
   return best;
 }
 
-static hd_unit *best_fit(const hd_space *space, const hd_bins *bins, size_t units, size_t align_units) {
+static hd_unit *best_fit(const hd_space *space, const hd_bins *bins, size_t units, size_t align_units, size_t tries) {
   uint64_t candidates = bins->filled & ~hd_low_mask(bin_of(units));
   while (candidates != 0) {
     unsigned bin = (unsigned)hd_lowest_bit(candidates);
-    hd_unit *run = best_in(space, bins->bin[bin], units, align_units);
+    hd_unit *run = best_in(space, bins->bin[bin], units, align_units, tries);
     if (run != NULL) return run;
     candidates &= candidates - 1;
   }
@@ -364,12 +368,12 @@ static hd_unit *carve(hd_space *space, hd_unit *run, size_t run_units, size_t sk
   return first;
 }
 
-static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
+static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, size_t tries, bool *zeroed) {
   unsigned kind = HD_UNIT_DIRTY;
-  hd_unit *run = best_fit(space, &space->dirty, units, align_units);
+  hd_unit *run = best_fit(space, &space->dirty, units, align_units, tries);
   if (run == NULL) {
     kind = HD_UNIT_CLEAN;
-    run = best_fit(space, &space->clean, units, align_units);
+    run = best_fit(space, &space->clean, units, align_units, tries);
   }
   if (run == NULL) return NULL;
   size_t run_units = run->run_units;
@@ -385,13 +389,14 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   bool locked = hdi_lock_take_unless_fork(&space->lock);
   if (HD_LIKELY(locked)) {
     take_in_deferred(space);
-    first = take_free(space, units, align_units, zeroed);
+    first = take_free(space, units, align_units, FIT_TRIES, zeroed);
   }
   size_t skipped = 0;
   if (first == NULL) {
     first = take_top(space, units, align_units, &skipped);
     *zeroed = !space->fixed;
   }
+  if (first == NULL && locked) first = take_free(space, units, align_units, SIZE_MAX, zeroed); /* look at every run */
   if (skipped > 0 && locked) give_locked(space, first - skipped, skipped, space->fixed, hdi_space_tick());
   if (HD_LIKELY(locked)) hdi_lock_drop(&space->lock);
   if (first != NULL) first->run_units = (uint32_t)units;

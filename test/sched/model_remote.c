@@ -1,0 +1,116 @@
+/* Models of the counted remote frees: push/collect, page release, reuse of a released page. See models.c.
+ * SPDX-License-Identifier: MIT */
+#include "core/thread.h"
+#include "heddle.h"
+#include "models.h"
+
+static void *block[64];
+
+/* ---- push_collect: two threads free blocks of a full page while its owner refills --------------------------------- */
+
+static void push_setup(void) {
+  shadow_start();
+  model_fill(0, BYTES_8, 16, block);
+  model_make_heap(1);
+}
+
+static void push_owner(void) {
+  take(BYTES_8);
+  give(block[4]);
+  void *p = take(BYTES_8);
+  take(BYTES_8);
+  give(p);
+}
+
+static void push_with_heap(void) {
+  give(block[0]);
+  give(block[1]);
+}
+
+static void push_without_heap(void) {
+  give(block[2]);
+  give(block[3]);
+}
+
+const sched_model model_push_collect = {
+    .name = "push_collect",
+    .about = "two threads free blocks of a full page while its owner refills from it",
+    .setup = push_setup,
+    .fibre = {push_owner, push_with_heap, push_without_heap},
+    .check = model_check,
+};
+
+/* ---- region_release: the last blocks of a page of several units, counts still in the freeing threads' tables ------ */
+
+static void region_setup(void) {
+  shadow_start();
+  model_fill(0, BYTES_21, 22, block);
+  sched_as(0);
+  for (unsigned i = 3; i < 21; i++) give(block[i]);
+  model_make_heap(1);
+  model_make_heap(2);
+}
+
+static void region_owner(void) {
+  give(block[2]);
+  hd_thread_idle();
+  void *p = take(4 * HD_UNIT_BYTES);
+  give(p);
+}
+
+static void region_idle(void) {
+  give(block[0]);
+  hd_thread_idle();
+}
+
+static void region_exit(void) {
+  give(block[1]);
+  os_sched_thread_ends();
+}
+
+const sched_model model_region_release = {
+    .name = "region_release",
+    .about = "a page of four units is released while other threads announce late",
+    .setup = region_setup,
+    .fibre = {region_owner, region_idle, region_exit},
+    .check = model_check,
+};
+
+/* ---- page_reuse: a released page becomes one of another class, while a thread that freed blocks of both still counts - */
+
+static void reuse_setup(void) {
+  shadow_start();
+  model_fill(0, BYTES_16, 17, block);
+  sched_as(0);
+  for (unsigned i = 3; i < 16; i++) give(block[i]);
+  model_make_heap(1);
+  model_make_heap(2);
+}
+
+static void reuse_owner(void) {
+  give(block[2]);
+  hd_thread_idle();
+  sched_send(0, take(BYTES_10));
+  take(BYTES_10);
+  hd_thread_idle();
+}
+
+static void reuse_freer(void) {
+  give(block[0]);
+  if (sched_pick(2) == 1) hd_thread_idle();
+  give(sched_receive(0));
+  hd_thread_idle();
+}
+
+static void reuse_other(void) {
+  give(block[1]);
+  hd_thread_idle();
+}
+
+const sched_model model_page_reuse = {
+    .name = "page_reuse",
+    .about = "a page is released and used for another class while a thread has freed blocks of both",
+    .setup = reuse_setup,
+    .fibre = {reuse_owner, reuse_freer, reuse_other},
+    .check = model_check,
+};

@@ -1,0 +1,116 @@
+/* Models of fork and of the collector. See models.c.
+ * SPDX-License-Identifier: MIT */
+#include "core/purge.h"
+#include "core/thread.h"
+#include "heddle.h"
+#include "models.h"
+
+static void *block[64], *small[64 + 4];
+
+/* ---- fork_free: one thread forks while two take and free; both sides of the fork go on ----------------------------- */
+
+static bool is_child;
+
+static void fork_setup(void) {
+  shadow_start();
+  model_fill(1, BYTES_8, 16, block);
+  sched_as(0);
+  block[20] = take(BYTES_8);
+  sched_as(2);
+  block[21] = take(BYTES_8);
+}
+
+static void fork_forker(void) {
+  os_sched_fork_prepare();
+  is_child = sched_pick(2) == 1;
+  if (is_child) {
+    sched_others_vanish();
+    os_sched_fork_child();
+  } else {
+    os_sched_fork_parent();
+  }
+  give(block[5]); /* of another thread, which in the child does not exist */
+  void *p = take(BYTES_10);
+  void *q = take(3 * HD_UNIT_BYTES);
+  take(BYTES_8);
+  give(q);
+  give(p);
+}
+
+static void fork_taker(void) {
+  void *p = take(BYTES_16);
+  give(block[0]);
+  void *q = take(2 * HD_UNIT_BYTES);
+  give(q);
+  give(p);
+}
+
+static void fork_freer(void) {
+  give(block[1]);
+  give(block[21]);
+  hd_thread_idle();
+}
+
+static void fork_check(void) {
+  /* What the vanished threads had in their hands is lost: at most a run each way, and what they had cached. */
+  if (is_child) shadow_expect_loss();
+  shadow_finish();
+  shadow_check_space(is_child ? 12 : 0);
+}
+
+const sched_model model_fork_free = {
+    .name = "fork_free",
+    .about = "a thread forks while others take and free; parent and child go on",
+    .setup = fork_setup,
+    .fibre = {fork_forker, fork_taker, fork_freer},
+    .check = fork_check,
+};
+
+/* ---- purge_alloc: the collector stops heaps whose threads take and free ------------------------------------------- */
+
+static void purge_setup(void) {
+  shadow_start();
+  model_fill(0, BYTES_8, 16, block);
+  model_fill(0, BYTES_64, 64 + 4, small);
+  sched_as(0);
+  for (unsigned i = 42; i < 64; i++) give(small[i]); /* the page becomes partly used, and system pages in it idle */
+  model_make_heap(1);
+}
+
+/* Small blocks are taken without the gate. */
+static void purge_owner_small(void) {
+  give(small[0]);
+  take(BYTES_64);
+  give(small[1]);
+  take(BYTES_64);
+  give(small[40]);
+}
+
+static void purge_owner(void) {
+  if (sched_pick(2) == 1) {
+    purge_owner_small();
+    return;
+  }
+  give(block[0]);
+  void *p = take(BYTES_8);
+  give(block[1]);
+  void *q = take(BYTES_8);
+  give(p);
+  give(q);
+}
+
+static void purge_freer(void) {
+  give(small[41]);
+  give(block[4]);
+  give(block[5]);
+}
+
+static void purge_collector(void) { hdi_purge_collect(0); }
+
+const sched_model model_purge_alloc = {
+    .name = "purge_alloc",
+    .about = "the collector stops, drains and purges heaps whose threads take and free",
+    .setup = purge_setup,
+    .fibre = {purge_owner, purge_freer, purge_collector},
+    .check = model_check,
+};

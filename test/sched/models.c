@@ -1,0 +1,32 @@
+/* The list of models, and what they share.
+ * SPDX-License-Identifier: MIT */
+#include "models.h"
+
+#include "core/thread.h"
+
+extern const sched_model model_push_collect, model_region_release, model_page_reuse;
+extern const sched_model model_adopt, model_exit_free, model_heap_destroy;
+extern const sched_model model_fork_free, model_purge_alloc;
+
+const sched_model *const sched_models[] = {
+    &model_push_collect, &model_adopt,     &model_heap_destroy, &model_region_release, &model_page_reuse,
+    &model_exit_free,    &model_fork_free, &model_purge_alloc,  NULL,
+};
+
+void model_fill(unsigned identity, size_t bytes, unsigned count, void **block) {
+  sched_as(identity);
+  for (unsigned i = 0; i < count; i++) block[i] = take(bytes);
+  if (hdi_space_find(block[0])->head->state != HD_PAGE_FULL) sched_fail("the model's first page is not full");
+  sched_as(SCHED_CHECKER);
+}
+
+void model_make_heap(unsigned identity) {
+  sched_as(identity);
+  if (hdi_thread_heap() == NULL) sched_fail("no heap for thread %u", identity);
+  sched_as(SCHED_CHECKER);
+}
+
+void model_check(void) {
+  shadow_finish();
+  shadow_check_space(0);
+}

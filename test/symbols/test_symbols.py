@@ -1,0 +1,109 @@
+"""What libheddle.so and heddle-override.o export and need.
+
+SPDX-License-Identifier: MIT
+"""
+import re
+import subprocess
+
+import pytest
+
+C_FAMILY = """
+malloc calloc realloc free reallocarray aligned_alloc posix_memalign memalign valloc pvalloc cfree free_sized free_aligned_sized
+malloc_usable_size malloc_trim mallopt mallinfo mallinfo2 malloc_info malloc_stats strdup strndup
+__libc_malloc __libc_free __libc_calloc __libc_realloc __libc_memalign __libc_valloc __libc_pvalloc __posix_memalign
+""".split()
+
+# new and new[] in 4 forms each, delete and delete[] in 6 forms each.
+OPERATORS = [
+    f"_Z{op}m{form}"
+    for op in ("nw", "na")
+    for form in ("", "RKSt9nothrow_t", "St11align_val_t", "St11align_val_tRKSt9nothrow_t")
+] + [
+    f"_Z{op}Pv{form}"
+    for op in ("dl", "da")
+    for form in ("", "m", "RKSt9nothrow_t", "St11align_val_t", "mSt11align_val_t", "St11align_val_tRKSt9nothrow_t")
+]
+
+# May be exported: glibc's dumped-heap hooks and more of its aliases. Nothing else may.
+OPTIONAL = {"malloc_get_state", "malloc_set_state", "__libc_cfree", "__libc_reallocarray", "heddle_options"}
+
+# Functions that allocate, or call something that does. The library must not need them.
+ALLOCATING = """
+malloc calloc realloc free strdup strndup asprintf vasprintf fopen fdopen opendir getline getdelim open_memstream getaddrinfo
+setlocale printf fprintf vprintf vfprintf puts perror qsort backtrace syslog
+""".split()
+# Printing is malloc_info's contract: it writes to the caller's stream.
+ALLOWED_NEED = {"fprintf"}
+
+
+def nm(path, *flags):
+    lines = subprocess.run(["nm", *flags, str(path)], capture_output=True, text=True, check=True).stdout.splitlines()
+    rows = [re.fullmatch(r"(?:([0-9a-f]+) )?\s*(\S) (\S+)", line) for line in lines]
+    return [(row[2], row[3].split("@")[0]) for row in rows if row]
+
+
+def defined(path, *flags):
+    return {name for kind, name in nm(path, *flags) if kind in "TWDBRViu"}
+
+
+def public_functions(heddle):
+    text = re.sub(r"/\*.*?\*/", "", heddle.header.read_text(), flags=re.S)
+    return set(re.findall(r"HEDDLE_API[^;(]*?(?:HEDDLE_SIZE2?\([^)]*\)[^;(]*?)?\b(hd_[a-z_]+)\(", text))
+
+
+def test_header_is_read(heddle):
+    functions = public_functions(heddle)
+    assert {"hd_malloc", "hd_calloc", "hd_heap_aligned_alloc", "hd_stats_json", "hd_override_active"} <= functions
+    assert len(functions) >= 40
+
+
+@pytest.mark.parametrize("name", C_FAMILY + OPERATORS)
+def test_exported(heddle, name):
+    assert name in defined(heddle.library, "-D", "--defined-only")
+
+
+def test_whole_api_is_exported(heddle):
+    assert public_functions(heddle) - defined(heddle.library, "-D", "--defined-only") == set()
+
+
+def test_nothing_else_is_exported(heddle):
+    extra = defined(heddle.library, "-D", "--defined-only") - set(C_FAMILY) - set(OPERATORS) - OPTIONAL - public_functions(heddle)
+    assert extra == set()
+
+
+def test_override_object(heddle):
+    names = defined(heddle.build / "heddle-override.o", "--defined-only", "--extern-only")
+    assert set(C_FAMILY + OPERATORS) - names == set()
+    assert names - set(C_FAMILY) - set(OPERATORS) - OPTIONAL - public_functions(heddle) == set()
+
+
+def test_static_library_leaves_malloc_alone(heddle):
+    names = defined(heddle.build / "libheddle.a", "--defined-only", "--extern-only")
+    assert public_functions(heddle) - {"hd_override_active"} - names == set()
+    assert names & set(C_FAMILY + OPERATORS) == set()
+    assert {n for n in names if not n.startswith(("hd_", "hdi_", "heddle_"))} == set()
+
+
+def test_needs_nothing_that_allocates(heddle):
+    needed = {name for kind, name in nm(heddle.library, "-D", "--undefined-only")}
+    assert needed & set(ALLOCATING) - ALLOWED_NEED == set()
+
+
+def test_needs_only_libc(heddle):
+    text = subprocess.run(["readelf", "-d", heddle.library], capture_output=True, text=True, check=True).stdout
+    needed = set(re.findall(r"\(NEEDED\).*\[(.*?)\]", text))
+    assert {n.split(".")[0] for n in needed} <= {"libc", "ld-linux-x86-64", "ld-linux-aarch64", "libdl", "libpthread"}
+
+
+def test_thread_local_storage_is_small(heddle):
+    text = subprocess.run(["readelf", "-lW", heddle.library], capture_output=True, text=True, check=True).stdout
+    sizes = [int(row.split()[5], 16) for row in text.splitlines() if row.split()[:1] == ["TLS"]]
+    assert sizes and max(sizes) <= 16
+
+
+def test_no_text_relocations_or_executable_stack(heddle):
+    dynamic = subprocess.run(["readelf", "-dW", heddle.library], capture_output=True, text=True, check=True).stdout
+    headers = subprocess.run(["readelf", "-lW", heddle.library], capture_output=True, text=True, check=True).stdout
+    assert "TEXTREL" not in dynamic
+    stack = [row for row in headers.splitlines() if "GNU_STACK" in row]
+    assert stack and " RWE " not in stack[0]
