@@ -1,7 +1,11 @@
 # The entry points; `make help` lists them. The build itself is CMakeLists.txt.
+MAKEFLAGS += --no-print-directory
 # Evaluated late: scripts/setup may bring both.
 CMAKE = $(or $(shell command -v cmake),build/venv/bin/cmake)
 PYTHON = $(or $(wildcard $(CURDIR)/build/venv/bin/python),$(shell command -v python3))
+# The demo's programs that are here, where nobody may install the others.
+comma := ,
+WORKLOADS = $(if $(shell command -v lua5.4),lua$(comma))python$(if $(shell command -v sqlite3),$(comma)sqlite)
 JOBS ?= 2
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -12,7 +16,7 @@ ARGS ?=
 
 ## build     build/libheddle.so, build/libheddle.a and build/heddle-override.o (the default)
 build: build/CMakeCache.txt
-	@$(CMAKE) --build build -j$(JOBS)
+	@$(CMAKE) --build build -j$(JOBS) --target heddle_shared heddle_static heddle_override
 
 build/CMakeCache.txt:
 	@scripts/setup build
@@ -26,20 +30,20 @@ debug:
 ## demo      install what is missing, build, and compare allocators on real Lua, Python and SQLite programs (ARGS=...)
 demo:
 	@scripts/setup demo
-	@$(MAKE) --no-print-directory build
-	@scripts/heddle demo $(ARGS)
+	@$(MAKE) build
+	@scripts/heddle demo --workloads $(WORKLOADS) $(ARGS)
 
 ## test      install what is missing, build, run every test; the last line says how many passed and failed
 test:
 	@scripts/setup test
-	@$(MAKE) --no-print-directory build/CMakeCache.txt
+	@$(MAKE) build/CMakeCache.txt
 	@$(CMAKE) -S . -B build -DPython3_EXECUTABLE=$(PYTHON) >build/configure.log
-	@$(MAKE) --no-print-directory build
+	@$(CMAKE) --build build -j$(JOBS)
 	@scripts/test build
 
 ## install   libraries, headers, the command and man pages to PREFIX (default /usr/local), below DESTDIR
 install: build
-	@$(CMAKE) -S . -B build -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/install.log
+	@$(CMAKE) -S . -B build -DCMAKE_INSTALL_PREFIX=$(PREFIX) >build/configure.log
 	@DESTDIR=$(DESTDIR) $(CMAKE) --install build
 
 ## bench     compare allocators on the workloads of bench/ (ARGS=--help)

@@ -97,7 +97,7 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
   if (p == NULL) return no_memory();
   if (zero && !zeroed) {
     size_t whole = hd_round_up(bytes, hdi_os.page_bytes);
-    if (bytes < ZERO_BY_PURGE || heap->own_space || !hdi_os_purge(p, whole)) memset(p, 0, bytes);
+    if (bytes < ZERO_BY_PURGE || heap->own_space || !hdi_os_purge(p, whole)) memset(p, 0, whole);
   }
   return p;
 }
@@ -121,7 +121,7 @@ void *hdi_alloc_medium(size_t bytes) {
 
 /* ---- zeroed ------------------------------------------------------------------------------------------------------ */
 
-/* Clear a block of at least bytes, rounded up to 16. Short ones inline: the call would cost more than the stores. */
+/* Clear a block's usable size, a multiple of 16: all of it, because hd_recalloc counts on the part behind the request too. Short ones inline: the call would cost more than the stores. */
 static inline void clear(void *p, size_t bytes) {
   typedef uint64_t pair __attribute__((vector_size(16), may_alias));
   if (bytes > 128) {
@@ -145,10 +145,10 @@ void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   return p;
 }
 
-static void *alloc_class(hd_heap *heap, unsigned class_index, size_t bytes, bool zero) {
+static void *alloc_class(hd_heap *heap, unsigned class_index, bool zero) {
   bool zeroed = false;
   void *p = take(heap, class_index, &zeroed);
-  if (p != NULL && zero && !zeroed) clear(p, bytes);
+  if (p != NULL && zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
   return p;
 }
 
@@ -157,7 +157,7 @@ void *hdi_alloc_zeroed_slow(size_t bytes) {
   hd_heap *heap = own_heap();
   if (HD_UNLIKELY(heap == NULL)) return hdi_thread_is_passthrough() ? hdi_next_get()->calloc(1, bytes) : no_memory();
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
-  return alloc_class(heap, hdi_sizeclass_of(bytes), bytes, true);
+  return alloc_class(heap, hdi_sizeclass_of(bytes), true);
 }
 
 /* ---- aligned ----------------------------------------------------------------------------------------------------- */
@@ -175,7 +175,7 @@ static unsigned aligned_class(size_t alignment, size_t bytes) {
 
 static void *aligned_in(hd_heap *heap, size_t alignment, size_t bytes, bool zero) {
   unsigned class_index = aligned_class(alignment, bytes);
-  if (class_index != 0) return alloc_class(heap, class_index, hdi_sizeclass_bytes(class_index), zero);
+  if (class_index != 0) return alloc_class(heap, class_index, zero);
   return alloc_large(heap, hd_max(bytes, 1), alignment, zero);
 }
 
@@ -413,7 +413,7 @@ static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
   if (slot->bits == 0 && !hdi_heap_refill(heap, class_index)) return no_memory();
   bool zeroed = heap->class[class_index].zeroed;
   void *p = hdi_alloc_take(slot, slot->bits);
-  if (zero && !zeroed) clear(p, bytes);
+  if (zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
   return p;
 }
 

@@ -2,11 +2,16 @@
  * SPDX-License-Identifier: MIT */
 #include "core/large.h"
 
+#include <string.h>
+
 #include "core/check.h"
 #include "core/counters.h"
 #include "os/os.h"
 
-enum { MOVE_MIN = 256 * 1024 /* below this a copy is cheaper than changing page tables */ };
+enum {
+  MOVE_MIN = 256 * 1024,     /* below this a copy is cheaper than changing page tables */
+  COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
+};
 
 static size_t units_for(size_t bytes) { return (bytes + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT; }
 
@@ -77,22 +82,41 @@ bool hdi_large_resize(hd_unit *first, size_t bytes) {
   return true;
 }
 
-void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {
+/* Copy into memory that is resident already: cheaper than the faults that moving would cost whoever gets clean memory later. */
+static void *move_by_copy(hd_heap *heap, hd_unit *first, size_t bytes) {
+  hd_unit *target = hdi_space_take_dirty(&hdi_space, units_for(bytes));
+  if (target == NULL) return NULL;
+  void *to = hdi_space_address(&hdi_space, target);
+  memcpy(to, first->base, hd_min(first->block_bytes, bytes));
+  return make_block(heap, target, bytes, false);
+}
+
+static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   size_t old_bytes = first->block_bytes;
   size_t units = units_for(bytes);
-  if (old_bytes < MOVE_MIN || !hdi_os.can_move || hdi_large_heap(first) != NULL || heap->explicit_heap) return NULL;
-  bool zeroed = false;
-  hd_unit *target = hdi_space_take(&hdi_space, units + units / 4, 1, &zeroed); /* address space to grow into, not memory */
-  if (target == NULL) target = hdi_space_take(&hdi_space, units, 1, &zeroed);
+  hd_unit *target = hdi_space_take_clean(&hdi_space, units + units / 4); /* address space to grow into, not memory */
+  if (target == NULL) target = hdi_space_take_clean(&hdi_space, units);
   if (target == NULL) return NULL;
   size_t target_units = target->run_units;
   hdi_counters_os_call(1);
   if (!hdi_os_move(first->base, hdi_space_address(&hdi_space, target), old_bytes)) {
-    hdi_space_give(&hdi_space, target, target_units, !zeroed);
+    hdi_space_give(&hdi_space, target, target_units, false);
     return NULL;
   }
   hdi_counters_moved(old_bytes);
-  hd_store_relaxed(&first->live, 0u);
-  give(NULL, first, first->run_units, false);
   return make_block(heap, target, bytes, false);
+}
+
+void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {
+  if (first->block_bytes < MOVE_MIN || hdi_large_heap(first) != NULL || heap->explicit_heap) return NULL;
+  bool copied = true;
+  void *to = first->block_bytes <= COPY_MAX ? move_by_copy(heap, first, bytes) : NULL;
+  if (to == NULL && hdi_os.can_move) {
+    copied = false;
+    to = move_pages(heap, first, bytes);
+  }
+  if (to == NULL) return NULL;
+  hd_store_relaxed(&first->live, 0);
+  give(NULL, first, first->run_units, copied);
+  return to;
 }

@@ -403,6 +403,27 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   return first;
 }
 
+static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind) {
+  hd_unit *first = NULL;
+  size_t skipped = 0;
+  if (!hdi_lock_take_unless_fork(&space->lock)) return NULL;
+  take_in_deferred(space);
+  hd_unit *run = best_fit(space, bins_of(space, kind), units, 1, FIT_TRIES);
+  if (run != NULL) {
+    size_t run_units = run->run_units;
+    detach(space, run);
+    first = carve(space, run, run_units, 0, units, kind);
+  } else if (kind == HD_UNIT_CLEAN) {
+    first = take_top(space, units, 1, &skipped);
+  }
+  hdi_lock_drop(&space->lock);
+  if (first != NULL) first->run_units = (uint32_t)units;
+  return first;
+}
+
+hd_unit *hdi_space_take_clean(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_CLEAN); }
+hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_DIRTY); }
+
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
   uint32_t stamp = hdi_space_tick();
   if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&space->lock))) {

@@ -78,6 +78,11 @@ void hdi_space_retract(hd_space *space);
  * owner 0, run_units set at the first. NULL when the space is full or the system refuses. */
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed);
 
+/* The same from one kind of memory only. Clean, for pages that will be moved in: a free run or fresh units. Dirty, for content that will
+ * be copied in: a free run. */
+hd_unit *hdi_space_take_clean(hd_space *space, size_t units);
+hd_unit *hdi_space_take_dirty(hd_space *space, size_t units);
+
 /* Give a run back, or a part of one. dirty: its memory has been touched. */
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty);
 
