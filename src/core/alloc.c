@@ -121,7 +121,8 @@ void *hdi_alloc_medium(size_t bytes) {
 
 /* ---- zeroed ------------------------------------------------------------------------------------------------------ */
 
-/* Clear a block's usable size, a multiple of 16: all of it, because hd_recalloc counts on the part behind the request too. Short ones inline: the call would cost more than the stores. */
+/* Clear a block's usable size, a multiple of 16: all of it, because hd_recalloc counts on the part behind the request too.
+ * Short ones inline: the call would cost more than the stores. */
 static inline void clear(void *p, size_t bytes) {
   typedef uint64_t pair __attribute__((vector_size(16), may_alias));
   if (bytes > 128) {
@@ -279,9 +280,14 @@ static void free_any(void *p, hd_heap *self) {
     return;
   }
   switch (hd_load_acquire(&unit->kind)) {
-    case HD_UNIT_PAGE: free_in_page(p, unit, self); break;
-    case HD_UNIT_LARGE: free_large(p, unit, self); break;
-    default: misuse(p);
+    case HD_UNIT_PAGE:
+      free_in_page(p, unit, self);
+      break;
+    case HD_UNIT_LARGE:
+      free_large(p, unit, self);
+      break;
+    default:
+      misuse(p);
   }
 }
 
@@ -293,7 +299,7 @@ void hdi_free_misfit(hd_unit *unit, uint64_t index) {
 }
 
 void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
-  if (HD_LIKELY(hd_load_relaxed(&unit->owner) == ((uintptr_t)heap | HD_OWNER_MULTI) && hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE)) {
+  if (HD_LIKELY(hd_load_relaxed(&unit->owner) == ((uintptr_t)heap | HD_OWNER_MULTI))) {
     uint64_t index = hdi_unit_block_index(unit, p);
     if (HD_LIKELY(index < unit->capacity)) {
       hd_block_state *state = unit->map + index;

@@ -38,22 +38,24 @@ FAST void *hdi_alloc(size_t bytes) {
   return hdi_alloc_take(slot, bits);
 }
 
-/* Free a block of a page that the heap owns; true when the page's credit ran out. The credit goes down before the byte becomes free, so that a collector
- * that finds all bytes free knows that all credits are counted (gate.h). */
-FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
+/* Free a block of a page that the heap owns; true when the page's credit ran out. The credit goes down before the byte
+ * becomes free, so that a collector that finds all bytes free knows that all credits are counted (gate.h). */
 #ifdef HD_FAST_ASM
+FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
   bool event;
   __asm__("subl $1, %[credit]\n\tmovb %[dead], %[state]" /* the store keeps the flags of the subtraction */
           : [credit] "+m"(page->credit), [state] "=m"(*(uint8_t *)state), "=@ccz"(event)
           : [dead] "i"(HD_BLOCK_FREE));
   return event;
+}
 #else
+FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
   uint32_t credit = page->credit - 1;
   page->credit = credit;
   hd_store_release(state, HD_BLOCK_FREE);
   return credit == 0;
-#endif
 }
+#endif
 
 FAST void hdi_free(void *p) {
   hd_unit *unit = hdi_space_entry(p);

@@ -126,11 +126,10 @@ HD_EXPORT hd_heap *hd_heap_create(const hd_heap_config *config) {
   hdi_thread_init();
   if (hdi_space.units == NULL && hdi_thread_is_passthrough()) return overflow();
   hd_space *space = config->memory == NULL ? &hdi_space : make_own_space(config);
-  hd_heap *heap = space == NULL || hdi_space.units == NULL ? NULL : hdi_thread_new_heap(space);
+  hd_heap *heap = space == NULL || hdi_space.units == NULL ? NULL : hdi_thread_new_heap(space, true);
   if (heap == NULL) return overflow();
   hdi_lock_take(&heap->lock);
   heap->own_space = config->memory != NULL;
-  heap->explicit_heap = true;
   heap->limit_units = config->limit_bytes == 0 ? 0 : hd_max(config->limit_bytes >> HD_UNIT_SHIFT, 1);
   if (config->name != NULL) strncpy(heap->name, config->name, sizeof heap->name - 1);
   hdi_lock_drop(&heap->lock);

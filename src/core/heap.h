@@ -47,6 +47,10 @@ typedef struct hd_remote_entry {
 
 enum hd_heap_life { HD_HEAP_USED, HD_HEAP_ORPHAN, HD_HEAP_DEAD /* its thread vanished in a fork */ };
 
+/* How a collector has a heap. Its own: anything may be done. By the lock: the same, everybody else waits. By the gate: the owner
+ * may still free its blocks, and take what a small class's slot holds. */
+enum hd_heap_hold { HD_HOLD_NOT, HD_HOLD_GATE, HD_HOLD_LOCK, HD_HOLD_OWN };
+
 struct hd_heap {
   hd_slot slot[HD_CLASS_COUNT];   /* first: the fast path adds the size to the heap's address */
   hd_class class[HD_CLASS_COUNT];
@@ -64,7 +68,7 @@ struct hd_heap {
 
   _Alignas(64) atomic_uint busy;  /* gate.h */
   atomic_uint stopped;
-  bool held;                      /* the collector has this heap to itself; collector only */
+  uint8_t held;                   /* enum hd_heap_hold; collector only */
   _Atomic uint32_t life;          /* enum hd_heap_life */
   unsigned thread_id;
   uint8_t late;                   /* taken by a thread after its exit handlers */

@@ -92,8 +92,10 @@ static void *move_by_copy(hd_heap *heap, hd_unit *first, size_t bytes) {
 }
 
 static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
-  size_t old_bytes = first->block_bytes;
+  /* The whole run, or the content behind a block that has shrunk would stay in a run that then counts as clean. */
+  size_t old_bytes = (size_t)first->run_units << HD_UNIT_SHIFT;
   size_t units = units_for(bytes);
+  HD_ASSERT(units >= first->run_units);
   hd_unit *target = hdi_space_take_clean(&hdi_space, units + units / 4); /* address space to grow into, not memory */
   if (target == NULL) target = hdi_space_take_clean(&hdi_space, units);
   if (target == NULL) return NULL;

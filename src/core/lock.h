@@ -34,9 +34,7 @@ static inline void hdi_lock_take(hd_lock *lock) {
 
 /* As hdi_lock_take, but false when a forking thread holds the locks. */
 SLOW bool hdi_lock_wait_unless_fork(hd_lock *lock);
-static inline bool hdi_lock_take_unless_fork(hd_lock *lock) {
-  return HD_LIKELY(hdi_lock_try(lock)) || hdi_lock_wait_unless_fork(lock);
-}
+static inline bool hdi_lock_take_unless_fork(hd_lock *lock) { return HD_LIKELY(hdi_lock_try(lock)) || hdi_lock_wait_unless_fork(lock); }
 
 /* A fork begins or ends in this process. Set before the locks are taken, cleared after they are dropped. */
 void hdi_lock_fork_begin(void);
@@ -71,9 +69,15 @@ static inline void hdi_lock_reset(hd_lock *lock) {
 
 static inline void hdi_lock_fork(hd_lock *lock, hd_fork_step step) {
   switch (step) {
-    case HD_FORK_PREPARE: hdi_lock_take_for_fork(lock); break;
-    case HD_FORK_PARENT: hdi_lock_drop_for_fork(lock); break;
-    case HD_FORK_CHILD: hdi_lock_reset(lock); break;
+    case HD_FORK_PREPARE:
+      hdi_lock_take_for_fork(lock);
+      break;
+    case HD_FORK_PARENT:
+      hdi_lock_drop_for_fork(lock);
+      break;
+    case HD_FORK_CHILD:
+      hdi_lock_reset(lock);
+      break;
   }
 }
 

@@ -128,6 +128,7 @@ static bool all_idle(const hd_unit *page, size_t from, size_t to, uint64_t claim
 
 static bool purge_range(const hd_unit *page, size_t from, size_t to) {
   hdi_counters_os_call(1);
+  hdi_space_before_purge(page->base + from, to - from);
   if (!hdi_os_purge(page->base + from, to - from)) return false;
   hdi_counters_purged(to - from);
   return true;
@@ -135,13 +136,13 @@ static bool purge_range(const hd_unit *page, size_t from, size_t to) {
 
 size_t hdi_page_purge_free(hd_unit *page, uint64_t claimed) {
   size_t step = hdi_os.page_bytes;
-  size_t touched = (size_t)page->fresh * page->block_bytes;
+  size_t bytes = (size_t)page->run_units << HD_UNIT_SHIFT; /* what was never handed out may lie in a huge page that is resident */
   size_t purged = 0;
   size_t start = SIZE_MAX; /* of the idle stretch that is open */
-  for (size_t at = 0; at < touched + step; at += step) {
+  for (size_t at = 0; at < bytes + step; at += step) {
     size_t first = at / page->block_bytes;
     size_t last = hd_min((at + step - 1) / page->block_bytes + 1, page->capacity);
-    bool idle = at < touched && all_idle(page, first, last, claimed);
+    bool idle = at < bytes && all_idle(page, first, last, claimed);
     if (idle && start == SIZE_MAX) start = at;
     if (idle || start == SIZE_MAX) continue;
     if (purge_range(page, start, at)) purged += at - start;

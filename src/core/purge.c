@@ -13,7 +13,7 @@
 
 enum {
   ROUND_MS = 250,
-  QUIET_SOON_ROUNDS = 3,   /* pages that classes keep current, and units without a live block in a page of several */
+  QUIET_SOON_ROUNDS = 2,   /* pages that classes keep current, and units without a live block in a page of several */
   QUIET_ROUNDS = 16,        /* the free system pages of any other page */
   IDLE_ROUNDS = 40,         /* without any change: the helper ends */
   BATCH = 128,              /* pages handled while heaps are stopped */
@@ -49,44 +49,49 @@ static bool can_hold(void) {
   return purge.barrier_ready;
 }
 
-/* Stop every heap that will stop; `held` says which. `self` is the caller's own heap, whose gate the caller has passed. */
+static bool hold_by_lock(hd_heap *heap) {
+  if (!hdi_lock_try(&heap->lock)) return false;
+  if (is_walkable(heap) && heap->explicit_heap) return true;
+  hdi_lock_drop(&heap->lock); /* it was destroyed meanwhile, and may be a thread's by now */
+  return false;
+}
+
+/* Stop every heap that will stop; `held` says which and how. `self` is the caller's own heap, whose gate the caller has passed. */
 static bool hold_all(hd_heap *self) {
   if (!can_hold()) return false;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    heap->held = heap == self;
+    heap->held = heap == self ? HD_HOLD_OWN : HD_HOLD_NOT;
     if (heap != self && is_walkable(heap) && !heap->explicit_heap) hdi_gate_raise(heap);
   }
   bool passed = hdi_gate_barrier();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     if (heap == self || !is_walkable(heap)) continue;
-    if (heap->explicit_heap) heap->held = hdi_lock_try(&heap->lock);
-    else heap->held = passed && hd_load_relaxed(&heap->stopped) != 0 && hdi_gate_settle(heap);
+    if (heap->explicit_heap) heap->held = hold_by_lock(heap) ? HD_HOLD_LOCK : HD_HOLD_NOT;
+    else if (passed && hd_load_relaxed(&heap->stopped) != 0 && hdi_gate_settle(heap)) heap->held = HD_HOLD_GATE;
   }
   return passed;
 }
 
 static void let_go_all(hd_heap *self) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    bool held = heap->held;
-    heap->held = false;
+    unsigned held = heap->held;
+    heap->held = HD_HOLD_NOT;
     if (heap == self) continue;
-    if (heap->explicit_heap) {
-      if (held) hdi_lock_drop(&heap->lock);
-    } else if (hd_load_relaxed(&heap->stopped) != 0) {
-      hdi_gate_open(heap);
-    }
+    if (held == HD_HOLD_LOCK) hdi_lock_drop(&heap->lock);
+    /* Also then: the heap may have been a retired one when its gate was raised. */
+    if (hd_load_relaxed(&heap->stopped) != 0) hdi_gate_open(heap);
   }
 }
 
-/* Counts that are announced nowhere yet, mail, and cached empty pages. All tables first: they fill the inboxes. */
+/* Counts that are announced nowhere yet, mail, and cached runs. All tables first: they fill the inboxes. */
 static void settle_held(void) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (heap->held && !heap->explicit_heap) hdi_remote_flush(heap);
+    if (heap->held == HD_HOLD_OWN || heap->held == HD_HOLD_GATE) hdi_remote_flush(heap);
   }
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (!heap->held || heap->explicit_heap) continue;
-    hdi_remote_drain(heap);
-    hdi_heap_drop_cache(heap);
+    if (heap->held == HD_HOLD_OWN) hdi_remote_drain(heap);
+    else if (heap->held == HD_HOLD_GATE) hdi_remote_drain_idle(heap);
+    if (heap->held == HD_HOLD_OWN || heap->held == HD_HOLD_GATE) hdi_heap_drop_cache(heap);
   }
 }
 
@@ -103,21 +108,24 @@ static uint32_t signature_of(hd_unit *unit) {
   return (credit * 0x9e3779b1u) ^ hd_load_relaxed(&unit->remote_count) ^ 0x40000000u;
 }
 
+/* The owner may take bits from the slot at any time, but never puts any there outside its gate. */
+static size_t purge_inside(hd_heap *heap, hd_unit *page) {
+  uint64_t claimed = 0;
+  if (heap->own_space) return 0;
+  if (page->state == HD_PAGE_CURRENT) claimed = __atomic_load_n(&heap->slot[page->class_index].bits, __ATOMIC_RELAXED);
+  return hdi_page_purge_free(page, claimed);
+}
+
 /* Handle one page that has rested, its heap held. */
 static size_t tidy_page(hd_heap *heap, hd_unit *page) {
+  if (heap->held == HD_HOLD_GATE && !hdi_remote_is_idle(heap, page)) return purge_inside(heap, page);
   uint32_t remote = hdi_remote_take(page);
   if (remote > 0) {
     hdi_heap_credit_remote(heap, page, remote);
     return 0;
   }
-  if (heap->own_space) return 0;
-  uint64_t claimed = 0;
-  if (page->state == HD_PAGE_CURRENT) {
-    if (hdi_heap_unclaim(heap, page)) return 0;
-    /* The owner may take bits from the slot at any time, but never puts any there outside its gate. */
-    claimed = __atomic_load_n(&heap->slot[page->class_index].bits, __ATOMIC_RELAXED);
-  }
-  return hdi_page_purge_free(page, claimed);
+  if (page->state == HD_PAGE_CURRENT && hdi_heap_unclaim(heap, page)) return 0;
+  return purge_inside(heap, page);
 }
 
 static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
@@ -126,7 +134,7 @@ static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
     for (size_t i = 0; i < count; i++) {
       if (!is_page_head(batch[i])) continue;
       hd_heap *heap = (hd_heap *)(hd_load_acquire(&batch[i]->owner) & ~(uintptr_t)HD_OWNER_BITS);
-      if (heap != NULL && heap->held) bytes += tidy_page(heap, batch[i]);
+      if (heap != NULL && heap->held != HD_HOLD_NOT) bytes += tidy_page(heap, batch[i]);
     }
   }
   let_go_all(self);
@@ -246,6 +254,8 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   if (hold_all(self) || self != NULL) settle_held();
   let_go_all(self);
   if (make_sights()) tidy_pages(true, self, &changed);
+  if (hold_all(self) || self != NULL) settle_held(); /* once more: what has just been released stands in caches */
+  let_go_all(self);
   if (self != NULL) hdi_gate_leave(self);
   size_t keep_units = keep_bytes >> HD_UNIT_SHIFT;
   size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);

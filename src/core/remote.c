@@ -82,3 +82,22 @@ uint32_t hdi_remote_take(hd_unit *page) {
   HD_POINT();
   return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;
 }
+
+bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page) {
+  for (uint32_t i = 0; i < page->capacity; i++) {
+    if (hd_load_acquire(&page->map[i]) != HD_BLOCK_FREE) return false; /* pairs with the owner's last store in free() */
+  }
+  if (page->class_index > HD_SMALL_CLASSES || page->state != HD_PAGE_CURRENT) return true;
+  return __atomic_load_n(&owner->slot[page->class_index].bits, __ATOMIC_RELAXED) == 0;
+}
+
+void hdi_remote_drain_idle(hd_heap *owner) {
+  if (!hdi_remote_has_mail(owner)) return;
+  hd_unit *page = hd_exchange(&owner->inbox, NULL);
+  while (page != NULL) {
+    hd_unit *next = page->remote_next;
+    if (!hdi_remote_is_idle(owner, page)) push(owner, page); /* still QUEUED */
+    else hdi_heap_credit_remote(owner, page, hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED);
+    page = next;
+  }
+}

@@ -9,6 +9,8 @@
  *
  * Why a page is never released too early: credit falls only by counted frees, so credit 0 means that no table holds a count
  * for the page; and as long as QUEUED is set somebody may still push it, so it is released only after QUEUED was cleared.
+ * The owner lowers credit without atomics and outside its gate, so nobody else may write it while a block of the page is live:
+ * a collector takes in counts for idle pages only.
  * A freeing thread touches the page only before its own count is in, or while QUEUED is its own.
  * Orders: the byte's release pairs with the acquire fence of a claim (page.c); the count's acq_rel exchange pairs with the
  * compare-and-swap; push (release) pairs with the inbox exchange (acquire).
@@ -24,8 +26,15 @@ void hdi_remote_count(hd_heap *self, hd_unit *page);
 /* Announce all counts of a heap's table. The caller is its owner inside the gate, or has stopped it. */
 void hdi_remote_flush(hd_heap *self);
 
-/* Take in the pages of the inbox. The caller is the owner inside the gate, or has stopped it. */
+/* Take in the pages of the inbox. The caller is the owner inside the gate, or has the heap's lock. */
 void hdi_remote_drain(hd_heap *owner);
+
+/* For a collector that has stopped the owner: take in only the pages that are idle, and leave the others in the inbox. */
+void hdi_remote_drain_idle(hd_heap *owner);
+
+/* Whether nobody but the collector can change a page of a stopped heap: no block is live, so the owner has counted all its frees
+ * and has none to do; and its slot holds none that could become live without the gate. */
+bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page);
 
 /* Take in what is counted for one page, leaving QUEUED as it is. */
 uint32_t hdi_remote_take(hd_unit *page);

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/counters.h"
+#include "core/options.h"
 #include "os/os.h"
 
 enum {
@@ -14,7 +15,8 @@ enum {
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
   FIXED_MAX = 64,
   SMALLEST_WINDOW_SHIFT = 28,
-  OPEN_TRIES = 4
+  OPEN_TRIES = 4,
+  HUGE_STEPS = 4096        /* huge pages in the first 128 GiB */
 };
 
 /* What a free() finds before the window exists: an entry that nobody owns. */
@@ -58,9 +60,47 @@ static bool commit_table(hd_space *space, size_t have, size_t wanted) {
   return true;
 }
 
+/* Steps of the common space for which huge pages were asked. */
+static _Atomic uint64_t huge_steps[HUGE_STEPS / 64];
+
+/* Whether the program fills the memory it takes: then what comes next will be filled too. */
+static bool is_dense(const hd_space *space, size_t have) {
+  size_t clean = hd_load_relaxed(&space->free_units) - hd_load_relaxed(&space->dirty_units);
+  size_t expected = (have - hd_min(clean, have)) << HD_UNIT_SHIFT;
+  return have >= COMMIT_UNITS && hdi_os_anonymous_bytes() / 7 >= expected / 8;
+}
+
+static void advise_step(const hd_space *space, size_t have, size_t next) {
+  uint8_t *start = space->base + (have << HD_UNIT_SHIFT);
+  size_t bytes = (next - have) << HD_UNIT_SHIFT;
+  size_t step = have / COMMIT_UNITS;
+  if (hdi_os.huge_bytes == 0 || space != &hdi_space) return;
+  if (hdi_options.thp == HD_THP_NEVER) {
+    if (hdi_os.huge_always) hdi_os_huge(start, bytes, false);
+  } else if (hdi_options.thp == HD_THP_ALWAYS || (step < HUGE_STEPS && is_dense(space, have))) {
+    hdi_os_huge(start, bytes, true);
+    if (hdi_options.thp == HD_THP_AUTO) atomic_fetch_or_explicit(&huge_steps[step / 64], (uint64_t)1 << step % 64, memory_order_relaxed);
+  } else if (have == 0 && hdi_os.huge_always) {
+    hdi_os_huge(start, hd_min(2 * HD_MIB, bytes), false); /* a tiny program stays tiny */
+  }
+}
+
+void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
+  size_t offset = (size_t)(address - hdi_space.base);
+  if (offset >> HD_UNIT_SHIFT >= hdi_space.unit_count || bytes >= hdi_os.huge_bytes) return;
+  size_t step = (offset >> HD_UNIT_SHIFT) / COMMIT_UNITS;
+  uint64_t bit = (uint64_t)1 << step % 64;
+  if (step >= HUGE_STEPS || (hd_load_relaxed(&huge_steps[step / 64]) & bit) == 0) return;
+  atomic_fetch_and_explicit(&huge_steps[step / 64], ~bit, memory_order_relaxed);
+  size_t units = hd_min(COMMIT_UNITS, hd_load_relaxed(&hdi_space.committed) - step * COMMIT_UNITS);
+  hdi_os_huge(hdi_space.base + (step * COMMIT_UNITS << HD_UNIT_SHIFT), units << HD_UNIT_SHIFT, false);
+}
+
 static bool commit_step(hd_space *space, size_t have, size_t next) {
   if (!commit_table(space, have, next)) return false;
-  return commit_range(space, space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT);
+  if (!commit_range(space, space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT)) return false;
+  advise_step(space, have, next);
+  return true;
 }
 
 /* Make units [0, wanted) usable. Two threads may do it at once (during a fork only): the loser sees that the other has been there. */
@@ -79,7 +119,6 @@ static bool commit_to(hd_space *space, size_t wanted) {
       have = now;
       continue;
     }
-    if (have == 0 && hdi_os.huge_always) hdi_os_huge(space->base, hd_min(2 * HD_MIB, next << HD_UNIT_SHIFT), false);
     if (hd_swap_if(&space->committed, &have, next)) return true;
   }
   return true;
@@ -383,9 +422,15 @@ static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, siz
   return carve(space, run, run_units, skip, units, kind);
 }
 
+static bool beyond_limit(const hd_space *space, size_t units) {
+  size_t used = hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units);
+  return space == &hdi_space && used + units > (uint64_t)hdi_options.limit >> HD_UNIT_SHIFT;
+}
+
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
   HD_ASSERT(units > 0 && hd_is_power_of_2(align_units));
   hd_unit *first = NULL;
+  if (HD_UNLIKELY(hdi_options.limit != 0) && beyond_limit(space, units)) return NULL;
   bool locked = hdi_lock_take_unless_fork(&space->lock);
   if (HD_LIKELY(locked)) {
     take_in_deferred(space);
@@ -430,7 +475,8 @@ void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
     first->run_units = (uint32_t)units;
     first->stamp = stamp;
     first->next = hd_load_relaxed(&space->deferred);
-    while (!hd_swap_if(&space->deferred, &first->next, first)) {}
+    while (!hd_swap_if(&space->deferred, &first->next, first)) {
+    }
     return;
   }
   take_in_deferred(space);
@@ -493,6 +539,7 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
     if (run == NULL) break;
     /* The run belongs to nobody now, so the slow system call runs without the lock. */
     hdi_counters_os_call(1);
+    hdi_space_before_purge(hdi_space_address(space, run), units << HD_UNIT_SHIFT);
     bool clean = hdi_os_purge(hdi_space_address(space, run), units << HD_UNIT_SHIFT);
     if (clean) hdi_counters_purged(units << HD_UNIT_SHIFT);
     hdi_space_give(space, run, units, !clean);

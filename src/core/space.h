@@ -97,6 +97,10 @@ static inline uint8_t *hdi_space_address(const hd_space *space, const hd_unit *u
   return space->base + ((size_t)(unit - space->units) << HD_UNIT_SHIFT);
 }
 
+/* Part of [address, address+bytes) is about to be purged while its surroundings stay: no huge pages there any more, or the system
+ * would fill the gaps again. */
+void hdi_space_before_purge(const uint8_t *address, size_t bytes);
+
 uint32_t hdi_space_tick(void);
 
 void hdi_space_fork(hd_fork_step step);

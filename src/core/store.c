@@ -35,9 +35,7 @@ bool hdi_store_init(void *range, size_t bytes) {
   return true;
 }
 
-static unsigned bin_of(size_t bytes) {
-  return bytes <= HD_STORE_MIN ? 0 : hd_highest_bit(bytes - 1) + 1 - FIRST_SHIFT;
-}
+static unsigned bin_of(size_t bytes) { return bytes <= HD_STORE_MIN ? 0 : hd_highest_bit(bytes - 1) + 1 - FIRST_SHIFT; }
 
 /* Fresh memory from the top. The caller holds the lock; the commit below is the one system call made under it, once in
  * thousands of calls. */

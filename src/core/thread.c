@@ -92,13 +92,18 @@ static hd_heap *take_retired(void) {
   return heap;
 }
 
-hd_heap *hdi_thread_new_heap(hd_space *space) {
+hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
   hd_heap *heap = take_retired();
-  if (heap == NULL) {
+  if (heap != NULL) {
+    heap->explicit_heap = explicit_heap;
+  } else {
     heap = hdi_store_take(sizeof *heap);
     if (heap == NULL) return NULL;
+    heap->explicit_heap = explicit_heap; /* before a collector can see it */
+    hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_DEAD);
     heap->next_registered = hd_load_relaxed(&registered);
-    while (!hd_swap_if(&registered, &heap->next_registered, heap)) {}
+    while (!hd_swap_if(&registered, &heap->next_registered, heap)) {
+    }
   }
   hdi_heap_init(heap, space);
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
@@ -157,7 +162,7 @@ hd_heap *hdi_thread_heap(void) {
   if (!hdi_heap_is_empty(hdi_heap_self)) return hdi_heap_self;
   hd_heap *heap = adopt();
   if (heap == NULL) {
-    heap = hdi_thread_new_heap(&hdi_space);
+    heap = hdi_thread_new_heap(&hdi_space, false);
     if (heap == NULL) return NULL;
     heap->thread_id = hdi_os_thread_id();
     heap->late = thread_ended;

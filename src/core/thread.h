@@ -21,8 +21,8 @@ bool hdi_thread_is_passthrough(void);
 /* All heaps since the start, newest first, through next_registered. */
 hd_heap *hdi_thread_first_heap(void);
 
-/* A new heap of no thread, registered; NULL without memory. */
-hd_heap *hdi_thread_new_heap(hd_space *space);
+/* A new heap, registered; NULL without memory. */
+hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap);
 /* It is no longer used; it may come back from hdi_thread_new_heap. */
 void hdi_thread_retire_heap(hd_heap *heap);
 

@@ -40,11 +40,10 @@ static bool runs_on_valgrind(void) {
 #if defined(__x86_64__)
   volatile uint64_t request[6] = {0x1001, 0, 0, 0, 0, 0};
   uint64_t answer = 0;
-  __asm__ volatile(
-      "rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx"
-      : "+d"(answer)
-      : "a"(&request[0])
-      : "cc", "memory", "rdi");
+  __asm__ volatile("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx"
+                   : "+d"(answer)
+                   : "a"(&request[0])
+                   : "cc", "memory", "rdi");
   return answer != 0;
 #else
   return false;

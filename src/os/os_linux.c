@@ -131,9 +131,7 @@ bool hdi_os_claim(void *address, size_t bytes) {
 
 void hdi_os_unreserve(void *address, size_t bytes) { hd_syscall3(SYS_munmap, address, bytes, 0); }
 
-bool hdi_os_commit(void *address, size_t bytes) {
-  return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE));
-}
+bool hdi_os_commit(void *address, size_t bytes) { return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE)); }
 
 bool hdi_os_purge(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED); }
 
@@ -165,17 +163,13 @@ void hdi_os_wake(atomic_uint *word) { hd_syscall6(SYS_futex, (long)word, FUTEX_W
 
 bool hdi_os_heavy_barrier(void) { return !failed(hd_syscall3(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)); }
 
-bool hdi_os_heavy_barrier_init(void) {
-  return !failed(hd_syscall3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0));
-}
+bool hdi_os_heavy_barrier_init(void) { return !failed(hd_syscall3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0)); }
 
 void hdi_os_yield(void) { hd_syscall3(SYS_sched_yield, 0, 0, 0); }
 
 unsigned hdi_os_thread_id(void) { return (unsigned)hd_syscall3(SYS_gettid, 0, 0, 0); }
 
-bool hdi_os_thread_alive(unsigned thread_id) {
-  return !failed(hd_syscall3(SYS_tgkill, hd_syscall3(SYS_getpid, 0, 0, 0), thread_id, 0));
-}
+bool hdi_os_thread_alive(unsigned thread_id) { return !failed(hd_syscall3(SYS_tgkill, hd_syscall3(SYS_getpid, 0, 0, 0), thread_id, 0)); }
 
 uint64_t hdi_os_random(void) {
   uint64_t bits = 0;
@@ -185,17 +179,27 @@ uint64_t hdi_os_random(void) {
   return bits ^ (hdi_os_now_ms() * 0x9e3779b97f4a7c15u);
 }
 
-size_t hdi_os_resident_bytes(void) {
+/* The second and third number of statm: resident pages, and those of them that belong to files. */
+static bool read_resident(uint64_t *resident, uint64_t *shared) {
   char text[128];
   long length = hdi_os_read_file("/proc/self/statm", text, sizeof text - 1);
-  if (length <= 0) return 0;
+  if (length <= 0) return false;
   text[length] = 0;
   const char *second = strchr(text, ' ');
-  if (second == NULL) return 0;
-  second++;
-  uint64_t pages = 0;
-  if (!hdi_text_read_bytes(second, strcspn(second, " \n"), &pages)) return 0;
-  return (size_t)pages * hdi_os.page_bytes;
+  const char *third = second == NULL ? NULL : strchr(second + 1, ' ');
+  if (third == NULL) return false;
+  return hdi_text_read_bytes(second + 1, (size_t)(third - second - 1), resident) &&
+         hdi_text_read_bytes(third + 1, strcspn(third + 1, " \n"), shared);
+}
+
+size_t hdi_os_resident_bytes(void) {
+  uint64_t resident = 0, shared = 0;
+  return read_resident(&resident, &shared) ? (size_t)resident * hdi_os.page_bytes : 0;
+}
+
+size_t hdi_os_anonymous_bytes(void) {
+  uint64_t resident = 0, shared = 0;
+  return read_resident(&resident, &shared) && shared < resident ? (size_t)(resident - shared) * hdi_os.page_bytes : 0;
 }
 
 void hdi_os_write(int fd, const char *text, size_t length) {

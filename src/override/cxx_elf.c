@@ -44,49 +44,49 @@ static void *new_aligned(size_t bytes, size_t alignment) {
   return HD_LIKELY(p != NULL) ? p : retry(alignment, bytes);
 }
 
-#define OPERATOR_NEW(name) \
-  HD_EXPORT void *_Zn##name##m(size_t bytes); \
-  HD_EXPORT void *_Zn##name##m(size_t bytes) { return new_or_throw(bytes); } \
-  HD_EXPORT void *_Zn##name##mRKSt9nothrow_t(size_t bytes, const void *tag); \
-  HD_EXPORT void *_Zn##name##mRKSt9nothrow_t(size_t bytes, const void *tag) { \
-    (void)tag; \
-    return hdi_alloc(bytes); \
-  } \
-  HD_EXPORT void *_Zn##name##mSt11align_val_t(size_t bytes, size_t alignment); \
+#define OPERATOR_NEW(name)                                                                                              \
+  HD_EXPORT void *_Zn##name##m(size_t bytes);                                                                           \
+  HD_EXPORT void *_Zn##name##m(size_t bytes) { return new_or_throw(bytes); }                                            \
+  HD_EXPORT void *_Zn##name##mRKSt9nothrow_t(size_t bytes, const void *tag);                                            \
+  HD_EXPORT void *_Zn##name##mRKSt9nothrow_t(size_t bytes, const void *tag) {                                           \
+    (void)tag;                                                                                                          \
+    return hdi_alloc(bytes);                                                                                            \
+  }                                                                                                                     \
+  HD_EXPORT void *_Zn##name##mSt11align_val_t(size_t bytes, size_t alignment);                                          \
   HD_EXPORT void *_Zn##name##mSt11align_val_t(size_t bytes, size_t alignment) { return new_aligned(bytes, alignment); } \
-  HD_EXPORT void *_Zn##name##mSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag); \
-  HD_EXPORT void *_Zn##name##mSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag) { \
-    (void)tag; \
-    return hdi_alloc_aligned(alignment, bytes, false); \
+  HD_EXPORT void *_Zn##name##mSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag);           \
+  HD_EXPORT void *_Zn##name##mSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag) {          \
+    (void)tag;                                                                                                          \
+    return hdi_alloc_aligned(alignment, bytes, false);                                                                  \
   }
 
-#define OPERATOR_DELETE(name) \
-  HD_EXPORT void _Zd##name##Pv(void *p); \
-  HD_EXPORT void _Zd##name##Pv(void *p) { hdi_free(p); } \
-  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes); \
-  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes) { \
-    (void)bytes; \
-    hdi_free(p); \
-  } \
-  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag); \
-  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag) { \
-    (void)tag; \
-    hdi_free(p); \
-  } \
-  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment); \
-  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment) { \
-    (void)alignment; \
-    hdi_free(p); \
-  } \
-  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment); \
-  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment) { \
-    (void)bytes, (void)alignment; \
-    hdi_free(p); \
-  } \
-  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag); \
+#define OPERATOR_DELETE(name)                                                                             \
+  HD_EXPORT void _Zd##name##Pv(void *p);                                                                  \
+  HD_EXPORT void _Zd##name##Pv(void *p) { hdi_free(p); }                                                  \
+  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes);                                                   \
+  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes) {                                                  \
+    (void)bytes;                                                                                          \
+    hdi_free(p);                                                                                          \
+  }                                                                                                       \
+  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag);                                   \
+  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag) {                                  \
+    (void)tag;                                                                                            \
+    hdi_free(p);                                                                                          \
+  }                                                                                                       \
+  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment);                                 \
+  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment) {                                \
+    (void)alignment;                                                                                      \
+    hdi_free(p);                                                                                          \
+  }                                                                                                       \
+  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment);                  \
+  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment) {                 \
+    (void)bytes, (void)alignment;                                                                         \
+    hdi_free(p);                                                                                          \
+  }                                                                                                       \
+  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);  \
   HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag) { \
-    (void)alignment, (void)tag; \
-    hdi_free(p); \
+    (void)alignment, (void)tag;                                                                           \
+    hdi_free(p);                                                                                          \
   }
 
 OPERATOR_NEW(w)

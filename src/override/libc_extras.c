@@ -68,7 +68,8 @@ HD_EXPORT int malloc_info(int options, FILE *stream) {
   if (options != 0) return EINVAL;
   struct mallinfo2 info = collect_info();
   int written = fprintf(stream,
-                        "<malloc version=\"1\">\n<system type=\"current\" size=\"%zu\"/>\n<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
+                        "<malloc version=\"1\">\n<system type=\"current\" size=\"%zu\"/>\n"
+                        "<total type=\"rest\" count=\"%zu\" size=\"%zu\"/>\n"
                         "<total type=\"mmap\" size=\"%zu\"/>\n</malloc>\n",
                         info.arena + info.hblkhd, info.ordblks, info.fordblks, info.hblkhd);
   return written < 0 ? -1 : 0;

@@ -4,7 +4,7 @@
 #include "heddle.h"
 #include "models.h"
 
-static void *block[64];
+static void *block[64], *whole[8];
 
 /* ---- push_collect: two threads free blocks of a full page while its owner refills --------------------------------- */
 
@@ -28,8 +28,8 @@ static void push_with_heap(void) {
 }
 
 static void push_without_heap(void) {
+  give(block[8]); /* of the second page */
   give(block[2]);
-  give(block[3]);
 }
 
 const sched_model model_push_collect = {
@@ -47,11 +47,25 @@ static void region_setup(void) {
   model_fill(0, BYTES_21, 22, block);
   sched_as(0);
   for (unsigned i = 3; i < 21; i++) give(block[i]);
+  for (unsigned i = 0; i < 8; i++) whole[i] = take(BYTES_8);
   model_make_heap(1);
   model_make_heap(2);
 }
 
+/* A page of one unit: taken from, full, and then emptied by its owner while a push of it may be on its way. */
+static void region_owner_small(void) {
+  void *p = take(BYTES_8);
+  void *q = take(BYTES_8);
+  for (unsigned i = 1; i < 8; i++) give(whole[i]);
+  give(p);
+  give(q);
+}
+
 static void region_owner(void) {
+  if (sched_pick(2) == 1) {
+    region_owner_small();
+    return;
+  }
   give(block[2]);
   hd_thread_idle();
   void *p = take(4 * HD_UNIT_BYTES);
@@ -64,6 +78,7 @@ static void region_idle(void) {
 }
 
 static void region_exit(void) {
+  give(whole[0]);
   give(block[1]);
   os_sched_thread_ends();
 }
@@ -80,9 +95,9 @@ const sched_model model_region_release = {
 
 static void reuse_setup(void) {
   shadow_start();
-  model_fill(0, BYTES_16, 17, block);
+  model_fill(0, BYTES_8, 9, block);
   sched_as(0);
-  for (unsigned i = 3; i < 16; i++) give(block[i]);
+  for (unsigned i = 3; i < 8; i++) give(block[i]);
   model_make_heap(1);
   model_make_heap(2);
 }

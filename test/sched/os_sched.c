@@ -18,7 +18,7 @@
 enum {
   WINDOW_BYTES = 256 * 1024 * 1024, /* larger ones are refused, so that the core takes its smallest */
   UNITS = 128,                      /* that a model may use */
-  STORE_BYTES = 96 * 1024,
+  STORE_BYTES = 192 * 1024,
   KEYS = 4
 };
 
@@ -65,6 +65,7 @@ bool hdi_os_claim(void *address, size_t bytes) {
 bool hdi_os_commit(void *address, size_t bytes) { return address != NULL && bytes != 0; }
 
 bool hdi_os_purge(void *address, size_t bytes) {
+  sched_system_call();
   memset(address, 0, bytes);
   return true;
 }
@@ -76,6 +77,7 @@ bool hdi_os_move(void *from, void *to, size_t bytes) {
 void hdi_os_huge(void *address, size_t bytes, bool on) { (void)address, (void)bytes, (void)on; }
 void hdi_os_populate(void *address, size_t bytes) { (void)address, (void)bytes; }
 size_t hdi_os_resident_bytes(void) { return 0; }
+size_t hdi_os_anonymous_bytes(void) { return 0; }
 
 void *sched_thread_pointer(void) {
   static char pointer[SCHED_FIBRES + 1];

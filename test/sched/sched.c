@@ -1,7 +1,8 @@
 /* See sched.h: fibres, choices, the search.
  *
  * The search deepens: all runs without a preemption, then all with one, and so on to the bound, each depth first. A depth that does
- * not fit into what is left of the limit is left out, and random walks with at most that many preemptions use up the rest.
+ * not fit into half of the limit is left out, and random walks with up to the bound's preemptions use up the rest; every eighth of
+ * them switches without a bound. A place in a loop offers only so many switches a run, but in those walks.
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include "sched.h"
@@ -26,6 +27,8 @@ enum {
   OPTION_MAX = 12,
   WORDS = 1 << 15,     /* of the table of shared words */
   LEARN_WALKS = 2000,  /* random walks before the search, to learn what is shared */
+  PLACES = 1 << 12,
+  PLACE_OFFERS = 16,   /* switches that one place offers a thread in a run: long loops would take all schedules */
   BOXES = 32,
   TEXT_BYTES = 1 << 16
 };
@@ -41,8 +44,18 @@ typedef struct node {
 
 typedef struct word {
   uintptr_t address;
-  uint8_t readers, writers;
+  uint32_t run;    /* that the next two speak of */
+  uint8_t users;   /* bit per fibre */
+  bool written;
+  bool shared;     /* in this or an earlier run */
 } word;
+
+/* How often a place in the code offered a switch in this run. */
+typedef struct place {
+  const void *address;
+  uint32_t run;
+  uint16_t offers[SCHED_FIBRES];
+} place;
 
 typedef struct fibre {
   ucontext_t context;
@@ -69,6 +82,8 @@ static struct {
   unsigned long costly;                     /* choices with a costly option, in this run */
   bool learnt;                              /* a word became shared in this run */
   word words[WORDS];
+  place places[PLACES];
+  bool wild;                                /* a walk that switches anywhere */
   uint64_t random;
   double chance;
   /* progress */
@@ -132,7 +147,8 @@ static unsigned cheap_options(unsigned count, unsigned costs) {
 
 static unsigned choose_walk(unsigned count, unsigned costs) {
   unsigned cheap = cheap_options(count, costs);
-  if (cheap < count && ex->spent < ex->bound && (double)(next_random() >> 11) * 0x1p-53 < ex->chance) return (unsigned)(next_random() % count);
+  bool may_pay = cheap < count && ex->spent < ex->bound;
+  if (may_pay && (double)(next_random() >> 11) * 0x1p-53 < ex->chance) return (unsigned)(next_random() % count);
   unsigned option = (unsigned)(next_random() % cheap);
   for (unsigned i = 0; i < count; i++) {
     if ((costs >> i & 1) == 0 && option-- == 0) return i;
@@ -161,7 +177,12 @@ static unsigned choose_replay(void) {
 static unsigned choose(unsigned count, unsigned costs) {
   if (count < 2) return 0;
   if (costs != 0) ex->costly++;
-  unsigned option = ex->mode == MODE_WALK ? choose_walk(count, costs) : ex->mode == MODE_SEARCH ? choose_search(count, costs) : choose_replay();
+  unsigned option = 0;
+  switch (ex->mode) {
+    case MODE_SEARCH: option = choose_search(count, costs); break;
+    case MODE_WALK: option = choose_walk(count, costs); break;
+    case MODE_REPLAY: option = choose_replay(); break;
+  }
   if (option >= count) sched_fail("the schedule does not fit the model");
   ex->spent += costs >> option & 1;
   if (option != 0 && ex->taken_count < NODE_MAX) {
@@ -314,55 +335,74 @@ static void fibre_main(void) {
 
 /* ---- accesses ---------------------------------------------------------------------------------------------------- */
 
-/* Two fibres use it, and one writes. */
-static bool is_contended(const word *w) {
-  unsigned all = w->readers | w->writers;
-  return w->writers != 0 && (all & (all - 1)) != 0;
-}
-
-/* Note who uses a word; true when its order matters. */
+/* Note who uses a word; true when its order matters: two fibres used it in one run, and one wrote. */
 static bool is_shared(uintptr_t address, bool is_write) {
   uint64_t hash = address * 0x9e3779b97f4a7c15u;
   for (size_t i = hash >> 49;; i = (i + 1) % WORDS) {
     word *w = &ex->words[i];
     if (w->address == 0) w->address = address;
     if (w->address != address) continue;
-    uint8_t bit = (uint8_t)(1u << ex->self);
-    bool before = is_contended(w);
-    if (is_write) w->writers |= bit;
-    else w->readers |= bit;
-    if (!before && is_contended(w)) ex->learnt = true;
-    return is_contended(w);
+    if (w->shared) return true;
+    if (w->run != (uint32_t)ex->runs) {
+      w->run = (uint32_t)ex->runs;
+      w->users = 0;
+      w->written = false;
+    }
+    w->users |= (uint8_t)(1u << ex->self);
+    w->written |= is_write;
+    if (!w->written || (w->users & (w->users - 1)) == 0) return false;
+    w->shared = ex->learnt = true;
+    return true;
   }
 }
 
 /* A replay knows nothing of what is shared, but its next choice. */
 static bool is_replayed(void) { return ex->mode == MODE_REPLAY && ex->at < ex->depth && ex->path[ex->at].step <= ex->step + 1; }
 
+/* Here another thread may go on, or another thread's stores arrive. */
+static void offer_switch(const void *place) {
+  unsigned others[SCHED_FIBRES], flush[SCHED_FIBRES], flushes = 0;
+  unsigned ready = list_others(others);
+  for (unsigned i = 0; i < SCHED_FIBRES; i++) {
+    if (i != ex->self && hooks_pending(i)) flush[flushes++] = i;
+  }
+  unsigned option = choose(1 + ready + flushes, ((1u << (ready + flushes)) - 1) << 1);
+  if (option > ready) {
+    trace("sees the stores of thread", flush[option - 1 - ready], place);
+    hooks_flush(flush[option - 1 - ready]);
+  } else if (option > 0) {
+    trace("is preempted by thread", others[option - 1], place);
+    switch_to(others[option - 1]);
+  }
+}
+
+/* Whether a place in a loop has offered enough. */
+static bool is_worn(const void *address) {
+  if (ex->wild || ex->mode == MODE_REPLAY) return false;
+  for (size_t i = (uintptr_t)address * 0x9e3779b97f4a7c15u >> 52;; i = (i + 1) % PLACES) {
+    place *p = &ex->places[i];
+    if (p->address == NULL) p->address = address;
+    if (p->address != address) continue;
+    if (p->run != (uint32_t)ex->runs) memset(p->offers, 0, sizeof p->offers);
+    p->run = (uint32_t)ex->runs;
+    return ++p->offers[ex->self] > PLACE_OFFERS;
+  }
+}
+
 bool sched_access(const void *address, bool is_write, const void *place) {
   if (!ex->running) return false;
   if (++ex->step > STEP_MAX) sched_fail("livelock: the run does not end");
   if (!state_is_tracked(address)) return false;
   if (!is_shared((uintptr_t)address, is_write) && !is_replayed()) return false;
-  unsigned others[SCHED_FIBRES], count = 1;
-  unsigned costs = 0;
-  unsigned ready = list_others(others);
-  count += ready;
-  unsigned flush[SCHED_FIBRES], flushes = 0;
-  for (unsigned i = 0; i < SCHED_FIBRES; i++) {
-    if (i != ex->self && hooks_pending(i)) flush[flushes++] = i;
-  }
-  costs = ((1u << (ready + flushes)) - 1) << 1;
-  unsigned option = choose(count + flushes, costs);
-  if (option == 0) return true;
-  if (option >= count) {
-    trace("sees the stores of thread", flush[option - count], place);
-    hooks_flush(flush[option - count]);
-  } else {
-    trace("is preempted by thread", others[option - 1], place);
-    switch_to(others[option - 1]);
-  }
+  if (is_worn(place)) return false;
+  offer_switch(place);
   return true;
+}
+
+void sched_system_call(void) {
+  if (!ex->running) return;
+  ex->step++;
+  offer_switch(__builtin_return_address(0));
 }
 
 bool sched_delays(bool shared) {
@@ -445,11 +485,13 @@ static void walk(unsigned bound, unsigned long count) {
   double mean = 50;
   for (unsigned long i = 0; i < count; i++) {
     bool wild = i % 8 == 7; /* now and then much more */
+    ex->wild = wild;
     ex->bound = wild ? UINT32_MAX : 1 + (unsigned)(next_random() % bound);
     ex->chance = wild ? 0.05 : (double)ex->bound / mean;
     run_once();
     mean = 0.99 * mean + 0.01 * (double)(ex->costly + 1);
   }
+  ex->wild = false;
 }
 
 static void explore(unsigned bound, unsigned long limit, uint64_t seed) {
@@ -471,7 +513,7 @@ static void explore(unsigned bound, unsigned long limit, uint64_t seed) {
   }
   clock_gettime(CLOCK_MONOTONIC, &end);
   unsigned shared = 0;
-  for (unsigned i = 0; i < WORDS; i++) shared += is_contended(&ex->words[i]);
+  for (unsigned i = 0; i < WORDS; i++) shared += ex->words[i].shared;
   printf("ok   %-16s %7lu schedules with all of up to %d preemptions, %7lu random ones with up to %u; %u shared words, %.1f s\n",
          ex->model->name, distinct, (int)whole - 1, walks, bound, shared,
          (double)(end.tv_sec - start.tv_sec) + 1e-9 * (double)(end.tv_nsec - start.tv_nsec));

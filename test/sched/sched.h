@@ -54,6 +54,8 @@ void sched_as(unsigned identity);
 bool sched_access(const void *address, bool is_write, const void *place);
 /* Whether a store should stay in the store buffer for now. shared: what sched_access said of it. */
 bool sched_delays(bool shared);
+/* A call of the system whose moment matters. */
+void sched_system_call(void);
 /* Sleep until sched_wake of the word; timed: also when nothing else can go on. */
 void sched_wait(const void *word, bool timed);
 void sched_wake(const void *word);

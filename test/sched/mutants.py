@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Break the core on purpose and see the models notice: each mutant is one change of one core file, in a copy.
+
+A mutant counts as killed when its model fails. It counts against us when the model passes, when its text is no longer in the
+source, or when the model fails without any change, for then a kill means nothing.
+"""
+import argparse
+import concurrent.futures
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+UNHOOKED = ["sched", "state", "hooks", "os_sched", "shadow"]
+WRAPPED = "-Wl,--wrap=pthread_key_create,--wrap=pthread_setspecific,--wrap=pthread_atfork"
+
+
+class Mutant(NamedTuple):
+    model: str
+    name: str
+    file: str
+    edits: list
+
+
+MUTANTS = [
+    Mutant("push_collect", "mail counted by a load and a store", "core/remote.c", [
+        ("hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED;",
+         "hd_load_relaxed(&page->remote_count) & ~HD_REMOTE_QUEUED; hd_store_relaxed(&page->remote_count, 0u);")]),
+    Mutant("push_collect", "page pushed by a store", "core/remote.c", [
+        ("while (!hd_swap_if(&owner->inbox, &head, page));", "while ((hd_store_release(&owner->inbox, page), false));")]),
+    Mutant("push_collect", "page pushed without being marked as queued", "core/remote.c", [
+        ("if (queue) sum |= HD_REMOTE_QUEUED;", "")]),
+
+    Mutant("adopt", "an orphan stays in the list", "core/thread.c", [("pool.orphans = heap->next_orphan;", "")]),
+    Mutant("adopt", "a late heap is taken from a thread that lives", "core/thread.c", [
+        ("!hdi_os_thread_alive(heap->thread_id)", "true")]),
+    Mutant("adopt", "the orphan is offered before its last settling", "core/thread.c", [
+        ("  hdi_gate_enter(heap);\n  hdi_remote_flush(heap);\n  hdi_remote_drain(heap);",
+         "  hdi_lock_take(&pool.lock);\n  heap->next_orphan = pool.orphans;\n  pool.orphans = heap;\n"
+         "  hdi_lock_drop(&pool.lock);\n  hdi_remote_flush(heap);\n  hdi_remote_drain(heap);\n  hdi_gate_enter(heap);")]),
+
+    Mutant("heap_destroy", "another thread's free does not take the heap's lock", "core/alloc.c", [
+        ("if (explicit_heap) hdi_lock_take(&owner->lock);", "")]),
+    Mutant("heap_destroy", "a retired heap stays in the list", "core/thread.c", [("pool.retired = heap->next_orphan;", "")]),
+    Mutant("heap_destroy", "a large block is freed without the heap's lock", "core/alloc.c", [
+        ("    hdi_lock_take(&heap->lock);\n    hdi_large_free(heap, unit);\n    hdi_lock_drop(&heap->lock);",
+         "    hdi_large_free(heap, unit);")]),
+
+    Mutant("region_release", "a queued page is released", "core/heap.c", [("if (hdi_remote_is_queued(page)) break;", "")]),
+    Mutant("region_release", "page pushed before its count is in", "core/remote.c", [
+        ("if (queue) sum |= HD_REMOTE_QUEUED;", "if (queue) sum |= HD_REMOTE_QUEUED, push(owner, page), queue = false;")]),
+    Mutant("region_release", "counts added by a load and a store", "core/remote.c", [
+        ("while (!hd_swap_if(&page->remote_count, &old, sum));",
+         "while ((hd_store_release(&page->remote_count, sum), false));")]),
+
+    Mutant("page_reuse", "byte written after the announcement", "core/alloc.c", [
+        ("hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */\n    hdi_remote_count(self, head);",
+         "hdi_remote_count(self, head);\n    hd_store_release(state, HD_BLOCK_FREE);")]),
+    Mutant("region_release", "a flushed table keeps its pages", "core/remote.c", [
+        ("    self->remote[i].page = NULL;\n    announce", "    announce")]),
+    Mutant("page_reuse", "taken from the inbox, but still marked as queued", "core/remote.c", [
+        ("hd_exchange(&page->remote_count, 0u)", "hd_exchange(&page->remote_count, HD_REMOTE_QUEUED)")]),
+    Mutant("page_reuse", "counted and queued in two steps", "core/remote.c", [
+        ("if (queue) sum |= HD_REMOTE_QUEUED;", ""),
+        ("  if (queue) push(owner, page);",
+         "  if (queue && (atomic_fetch_or(&page->remote_count, HD_REMOTE_QUEUED) & HD_REMOTE_QUEUED) == 0) push(owner, page);")]),
+    Mutant("push_collect", "the link is read after the page may be queued again", "core/remote.c", [
+        ("    hd_unit *next = page->remote_next;", "   "), ("    page = next;", "    page = page->remote_next;")]),
+
+    Mutant("exit_free", "a thread keeps its heap after its end", "core/thread.c", [
+        ("  hdi_heap_self = &hdi_heap_empty;\n  hdi_lock_take(&pool.lock);", "  hdi_lock_take(&pool.lock);")]),
+    Mutant("exit_free", "a thread's counts end with it", "core/thread.c", [
+        ("  hdi_remote_flush(heap);\n  hdi_remote_drain(heap);", "  hdi_remote_drain(heap);")]),
+    Mutant("exit_free", "a page's count taken by a load and a store", "core/remote.c", [
+        ("return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;",
+         "uint32_t count = hd_load_relaxed(&page->remote_count); "
+         "hd_store_relaxed(&page->remote_count, count & HD_REMOTE_QUEUED); return count & ~HD_REMOTE_QUEUED;")]),
+
+    Mutant("fork_free", "threads wait for the forking one", "core/lock.c", [
+        ("if (unless_fork && hd_load_acquire(&forking) != 0) return false;", "")]),
+    Mutant("fork_free", "a run is deferred by a store", "core/space.c", [
+        ("while (!hd_swap_if(&space->deferred, &first->next, first)) {\n    }", "hd_store_release(&space->deferred, first);")]),
+    Mutant("fork_free", "the top is moved by a store", "core/space.c", [
+        ("if (hd_swap_if(&space->top, &top, top + skip + units)) {",
+         "hd_store_release(&space->top, top + skip + units);\n    {")]),
+    Mutant("fork_free", "the heaps' list is not locked for the fork", "core/thread.c", [
+        ("  hdi_lock_fork(&pool.lock, step);\n", "")]),
+
+    Mutant("purge_alloc", "the gate without its barrier", "core/gate.c", [("return hdi_os_heavy_barrier();", "return true;")]),
+    Mutant("purge_alloc", "the collector does not look who is inside", "core/gate.c", [
+        ("if (hd_load_acquire(&heap->busy) == 0) return true;", "return true;")]),
+    Mutant("purge_alloc", "claimed blocks are purged", "core/page.c", [
+        ("return index / 64 != page->group || (claimed >> index % 64 & 1) == 0;", "return (void)claimed, true;")]),
+    Mutant("purge_alloc", "the owner does not look at the gate", "core/gate.h", [
+        ("if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return;", "return;")]),
+]
+
+
+class Builder:
+    def __init__(self, options):
+        self.cc = options.cc
+        self.source = Path(options.source)
+        self.include = options.include
+        self.out = Path(options.out)
+
+    def flags(self, source, hooked):
+        common = ["-std=gnu11", "-g", "-fno-builtin", "-fno-pie", "-w", f"-I{source}", f"-I{self.include}"]
+        if not hooked:
+            return [*common, "-O2"]
+        return [*common, "-O1", "-fsanitize=thread", "-include", str(HERE / "thread_pointer.h")]
+
+    def compile(self, source, file, target, hooked):
+        command = [self.cc, *self.flags(source, hooked), "-c", str(file), "-o", str(target)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"does not compile: {done.stderr.strip().splitlines()[0] if done.stderr else file}")
+
+    def build(self, source, name, base=None, changed=None):
+        """An explorer of the core in `source`; with base and changed, only what differs from that build is compiled."""
+        folder = self.out / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        jobs = [(file, True) for part in ("base", "core") for file in sorted((source / part).glob("*.c"))]
+        jobs += [(file, True) for file in sorted(HERE.glob("model*.c"))]
+        jobs += [(HERE / f"{stem}.c", False) for stem in UNHOOKED]
+        objects = []
+        for file, hooked in jobs:
+            target = folder / f"{file.stem}.o"
+            if base is not None and changed.suffix == ".c" and file != changed:
+                target = base / f"{file.stem}.o"
+            else:
+                self.compile(source, file, target, hooked)
+            objects.append(str(target))
+        subprocess.run([self.cc, "-no-pie", "-o", str(folder / "sched"), *objects, WRAPPED], check=True)
+        return folder
+
+
+def explore(folder, model, options):
+    command = [str(folder / "sched"), "--model", model, "--limit", str(options.limit), "--seed", str(options.seed)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    except subprocess.TimeoutExpired:
+        return None, "no end after 50 s"
+    failure = [line for line in done.stdout.splitlines() if line.startswith("FAIL")]
+    schedules = re.search(r"after (\d+) schedules", done.stdout)
+    text = failure[0].split(": ", 1)[1] if failure else ""
+    if schedules:
+        text += f" (schedule {int(schedules.group(1)) + 1})"
+    return done.returncode, text or f"status {done.returncode}"
+
+
+def try_mutant(builder, base, number, mutant, options):
+    """(killed, what happened)"""
+    text = (builder.source / mutant.file).read_text()
+    for old, new in mutant.edits:
+        if old not in text:
+            return False, f"no longer in {mutant.file}: {old.strip().splitlines()[0]}"
+        text = text.replace(old, new)
+    name = f"mutant-{mutant.model}-{number}"
+    source = builder.out / f"{name}-src"
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(builder.source, source)
+    (source / mutant.file).write_text(text)
+    try:
+        folder = builder.build(source, name, base, source / mutant.file)
+        status, what = explore(folder, mutant.model, options)
+    except RuntimeError as error:
+        return False, str(error)
+    shutil.rmtree(source)
+    if status is None:
+        return True, what
+    return status == 1, what if status == 1 else "SURVIVED"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", default=HERE.parents[1] / "src", help="the core's sources")
+    parser.add_argument("--include", default=HERE.parents[1] / "include")
+    parser.add_argument("--out", default="sched-mutants", help="where to build")
+    parser.add_argument("--cc", default="cc")
+    parser.add_argument("--model", action="append", help="only the mutants of this model")
+    parser.add_argument("--limit", type=int, default=60000, help="schedules a mutant")
+    parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    models = options.model or sorted({mutant.model for mutant in MUTANTS})
+    chosen = [(number, mutant) for number, mutant in enumerate(MUTANTS) if mutant.model in models]
+    if not chosen:
+        parser.error(f"no mutants of {', '.join(models)}")
+    builder = Builder(options)
+    tag = "-".join(options.model) if options.model else "all"
+    try:
+        base = builder.build(builder.source, f"base-{tag}")
+    except RuntimeError as error:
+        print(f"mutants: the unchanged core {error}", file=sys.stderr)
+        return 1
+    bad = 0
+    for model in models:
+        status, what = explore(base, model, options)
+        if status != 0:
+            bad += 1
+            print(f"BROKEN    {model:15} fails without a change: {what}")
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        results = pool.map(lambda item: try_mutant(builder, base, *item, options), chosen)
+        for (_, mutant), (killed, what) in zip(chosen, results):
+            bad += not killed
+            print(f"{'killed' if killed else 'SURVIVED':9} {mutant.model:15} {mutant.name}: {what}", flush=True)
+    print(f"{len(chosen)} mutants, {bad} problems")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
