@@ -17,7 +17,8 @@ enum {
   QUIET_ROUNDS = 16,        /* the free system pages of any other page */
   IDLE_ROUNDS = 40,         /* without any change: the helper ends */
   BATCH = 128,              /* pages handled while heaps are stopped */
-  STACK_BYTES = 64 * 1024
+  STACK_BYTES = 64 * 1024,
+  RETRY_TICKS = 8
 };
 
 /* What the collector last saw of a unit, to know which pages rest. Its own memory: no race with the owners. */
@@ -32,6 +33,7 @@ atomic_uint hdi_purge_running;
 static struct {
   hd_lock lock;        /* one collector at a time */
   atomic_uint alive;   /* the helper's thread exists; cleared by the kernel */
+  _Atomic uint32_t refused; /* tick of the last refusal to start it */
   void *stack;
   sight *sights;
   bool barrier_ready, barrier_tried;
@@ -225,21 +227,25 @@ static void helper_main(void) {
   hd_store_release(&hdi_purge_running, 0u);
 }
 
-void hdi_purge_start(void) {
-  unsigned expected = 0;
-  if (!hdi_options.purge || !hd_swap_if(&hdi_purge_running, &expected, 1u)) return;
-  if (hd_load_acquire(&purge.alive) != 0) { /* the last helper is still on its way out */
-    hd_store_release(&hdi_purge_running, 0u);
-    return;
-  }
+static bool start_helper(void) {
+  if (hd_load_acquire(&purge.alive) != 0) return false; /* the last helper is still on its way out */
   if (purge.stack == NULL) {
     void *stack = hdi_os_reserve(STACK_BYTES, HD_UNIT_BYTES, false);
     if (stack != NULL && hdi_os_commit(stack, STACK_BYTES)) purge.stack = stack;
     else if (stack != NULL) hdi_os_unreserve(stack, STACK_BYTES);
   }
-  if (purge.stack == NULL || !hdi_os_helper_start(helper_main, purge.stack, STACK_BYTES, &purge.alive)) {
-    hd_store_release(&hdi_purge_running, 0u);
-  }
+  return purge.stack != NULL && hdi_os_helper_start(helper_main, purge.stack, STACK_BYTES, &purge.alive);
+}
+
+/* A system that refuses the thread is not asked again at once. */
+void hdi_purge_start(void) {
+  unsigned expected = 0;
+  uint32_t now = hdi_space_tick();
+  if (!hdi_options.purge || now - hd_load_relaxed(&purge.refused) < RETRY_TICKS) return;
+  if (!hd_swap_if(&hdi_purge_running, &expected, 1u)) return;
+  if (start_helper()) return;
+  hd_store_relaxed(&purge.refused, now);
+  hd_store_release(&hdi_purge_running, 0u);
 }
 
 /* ---- on demand --------------------------------------------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* What the library does when it is loaded, and when the process ends: options that act on the process, and statistics.
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
-#include <dlfcn.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #include "heddle.h"
 #include "os/os.h"
 
-enum { TEXT_BYTES = 8192 };
+enum { TEXT_BYTES = 8192, FIRST_FD = 100 };
 
 /* Take libheddle out of LD_PRELOAD, leaving other entries. The list shrinks in place, so no memory is needed. */
 static void forget_preload(void) {
@@ -33,8 +33,15 @@ static void forget_preload(void) {
   if (out == list) unsetenv("LD_PRELOAD");
 }
 
+static int report_fd = 2;
+
+/* Programs such as cat close stderr before destructors run; the statistics go to a copy of it. */
 __attribute__((constructor)) static void begin(void) {
   hdi_thread_init();
+  if (hdi_options.stats != HD_STATS_OFF) {
+    int copy = fcntl(2, F_DUPFD_CLOEXEC, FIRST_FD);
+    if (copy >= 0) report_fd = copy;
+  }
   if (!hdi_options.preload_children) forget_preload();
 }
 
@@ -42,7 +49,7 @@ __attribute__((destructor)) static void end(void) {
   if (hdi_options.stats == HD_STATS_OFF) return;
   char text[TEXT_BYTES];
   size_t length = hdi_options.stats == HD_STATS_JSON ? hd_stats_json(text, sizeof text) : hd_stats_text(text, sizeof text);
-  hdi_os_write(2, text, hd_min(length, sizeof text - 1));
+  hdi_os_write(report_fd, text, hd_min(length, sizeof text - 1));
 }
 
 extern void *malloc(size_t bytes);
