@@ -60,7 +60,12 @@ def parse_bindings(text: str, library: str) -> Bindings:
     """Read the loader's LD_DEBUG=bindings report. Calls inside an allocator, and the loader's own, do not count."""
     real = os.path.realpath(library)
     targets: Dict[str, List[str]] = {}
-    for source, destination, _ in BINDING.findall(text):
+    found = BINDING.findall(text)
+    # A position-dependent program that takes malloc's address owns a stub of that name, to which everybody is bound; the stub
+    # itself goes where the program's own calls go.
+    stub = {(source, symbol): destination for source, destination, symbol in found if source != destination}
+    for source, destination, symbol in found:
+        destination = stub.get((destination, symbol), destination)
         own_call = os.path.realpath(source) == real
         if own_call or os.path.basename(source).startswith(("ld-linux", "ld64", "ld.so")):
             continue

@@ -233,3 +233,15 @@ def test_demo_on_one_small_part(heddle):
     done = heddle("demo", "--workloads", "python", "--only", "system", "--rounds", "1", "--json", "-")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["comparisons"][0]["runs"][0]["exit_status"] == 0
+
+
+def test_stub_of_a_position_dependent_program():
+    text = "\n".join([
+        "  7: binding file /lib/c.so [0] to /bin/x [0]: normal symbol `malloc' [V]",
+        "  7: binding file /bin/x [0] to /bin/x [0]: normal symbol `malloc' [V]",
+        "  7: binding file /bin/x [0] to /lib/a.so [0]: normal symbol `malloc' [V]",
+        "  7: binding file /lib/c.so [0] to /bin/x [0]: normal symbol `free' [V]",
+    ])
+    bindings = parse_bindings(text, "/lib/a.so")
+    assert bindings.targets == {"/lib/a.so": ["/lib/c.so", "/bin/x"], "/bin/x": ["/lib/c.so"]}
+    assert not bindings.all_to("/lib/a.so")  # its free is the program's own
