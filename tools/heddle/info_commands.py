@@ -63,7 +63,8 @@ def parse_bindings(text: str, library: str) -> Bindings:
     found = BINDING.findall(text)
     # A position-dependent program that takes malloc's address owns a stub of that name, to which everybody is bound; the stub
     # itself goes where the program's own calls go.
-    stub = {(source, symbol): destination for source, destination, symbol in found if source != destination}
+    stub = {(source, symbol): destination for source, destination, symbol in found
+            if source != destination and os.path.realpath(source) != real}
     for source, destination, symbol in found:
         destination = stub.get((destination, symbol), destination)
         own_call = os.path.realpath(source) == real
