@@ -78,10 +78,10 @@ void *hdi_alloc_slow(size_t bytes) {
 
 /* ---- large ------------------------------------------------------------------------------------------------------- */
 
-static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool *zeroed) {
-  if (heap->explicit_heap) return hdi_large_alloc(heap, bytes, alignment, zeroed);
+static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool zero, bool *zeroed) {
+  if (heap->explicit_heap) return hdi_large_alloc(heap, bytes, alignment, zero, zeroed);
   hdi_gate_enter(heap);
-  void *p = hdi_large_alloc(heap, bytes, alignment, zeroed);
+  void *p = hdi_large_alloc(heap, bytes, alignment, zero, zeroed);
   hdi_gate_leave(heap);
   return p;
 }
@@ -89,10 +89,10 @@ static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool *zer
 static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zero) {
   bool zeroed = false;
   if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
-  void *p = large_once(heap, bytes, alignment, &zeroed);
+  void *p = large_once(heap, bytes, alignment, zero, &zeroed);
   if (HD_UNLIKELY(p == NULL) && !heap->explicit_heap) {
     hdi_purge_collect(0);
-    p = large_once(heap, bytes, alignment, &zeroed);
+    p = large_once(heap, bytes, alignment, zero, &zeroed);
   }
   if (p == NULL) return no_memory();
   if (zero && !zeroed) {

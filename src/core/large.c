@@ -10,6 +10,9 @@
 
 enum {
   MOVE_MIN = 256 * 1024,     /* below this a copy is cheaper than changing page tables */
+  RECYCLE_UNITS = 16,        /* blocks from 1 MiB on are filled with recycled pages, */
+  PIECE_UNITS = 4,           /* in pieces from 256 KiB on: a shorter move costs more than its faults */
+  MOVES_MAX = 8192,
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
 };
 
@@ -32,11 +35,39 @@ static void *make_block(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed
   return first->base;
 }
 
-void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool *zeroed) {
+/* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
+ * wait for the purger. Each move leaves the kernel two more ranges to remember, so a process makes a limited number of them; and
+ * none where huge pages were asked for, which moving would break up. */
+static void recycle(hd_unit *first, size_t units) {
+  static atomic_uint moves;
+  uint8_t *start = hdi_space_address(&hdi_space, first);
+  if (!hdi_os.can_move || hdi_space_is_huge(start)) return;
+  for (size_t at = 0; units - at >= PIECE_UNITS && hd_load_relaxed(&moves) < MOVES_MAX;) {
+    hd_unit *piece = hdi_space_take_piece(PIECE_UNITS, units - at);
+    if (piece == NULL) return;
+    uint8_t *from = hdi_space_address(&hdi_space, piece);
+    size_t piece_units = piece->run_units;
+    hd_add(&moves, 1u);
+    hdi_counters_os_call(1);
+    bool moved = !hdi_space_is_huge(from) && hdi_os_move(from, start + (at << HD_UNIT_SHIFT), piece_units << HD_UNIT_SHIFT);
+    hdi_space_give(&hdi_space, piece, piece_units, !moved);
+    if (!moved) return;
+    hdi_counters_moved(piece_units << HD_UNIT_SHIFT);
+    at += piece_units;
+  }
+}
+
+void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_zero, bool *zeroed) {
   size_t units = units_for(hd_max(bytes, 1));
   size_t align_units = hd_max(alignment >> HD_UNIT_SHIFT, 1);
   hd_unit *first = hdi_heap_take_run(heap, units, align_units, zeroed);
-  return first == NULL ? NULL : make_block(heap, first, bytes, *zeroed);
+  if (first == NULL) return NULL;
+  if (*zeroed && !wants_zero && units >= RECYCLE_UNITS && !heap->own_space &&
+      hd_load_relaxed(&hdi_space.dirty_units) >= units / 4) {
+    recycle(first, units);
+    *zeroed = false;
+  }
+  return make_block(heap, first, bytes, *zeroed);
 }
 
 /* The space of an explicit heap's block is the heap's; all others live in the common one. */

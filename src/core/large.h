@@ -9,8 +9,9 @@
 
 #include "core/heap.h"
 
-/* A block of bytes (above HD_MEDIUM_MAX, or with an alignment above what pages give). *zeroed: it reads as zero. */
-void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool *zeroed);
+/* A block of bytes (above HD_MEDIUM_MAX, or with an alignment above what pages give). *zeroed: it reads as zero; what wants that is
+ * not filled with recycled pages. */
+void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_zero, bool *zeroed);
 
 /* Free the block whose first unit this is. The caller has won `live`. heap: whose cache may keep the run (the caller is its owner,
  * inside the gate), or the explicit heap of the block, locked; NULL: nobody's. */

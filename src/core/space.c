@@ -85,6 +85,11 @@ static void advise_step(const hd_space *space, size_t have, size_t next) {
   }
 }
 
+bool hdi_space_is_huge(const uint8_t *address) {
+  size_t step = ((size_t)(address - hdi_space.base) >> HD_UNIT_SHIFT) / COMMIT_UNITS;
+  return step < HUGE_STEPS && (hd_load_relaxed(&huge_steps[step / 64]) >> step % 64 & 1) != 0;
+}
+
 void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
   size_t offset = (size_t)(address - hdi_space.base);
   if (offset >> HD_UNIT_SHIFT >= hdi_space.unit_count || bytes >= hdi_os.huge_bytes) return;
@@ -468,6 +473,24 @@ static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind) {
 
 hd_unit *hdi_space_take_clean(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_CLEAN); }
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_DIRTY); }
+
+hd_unit *hdi_space_take_piece(size_t least, size_t most) {
+  hd_space *space = &hdi_space;
+  hd_unit *first = NULL;
+  if (!hdi_lock_take_unless_fork(&space->lock)) return NULL;
+  take_in_deferred(space);
+  uint64_t filled = space->dirty.filled;
+  hd_unit *run = filled == 0 ? NULL : space->dirty.bin[hd_highest_bit(filled)];
+  if (run != NULL && run->run_units >= least) {
+    size_t run_units = run->run_units;
+    size_t units = hd_min(run_units, most);
+    detach(space, run);
+    first = carve(space, run, run_units, 0, units, HD_UNIT_DIRTY);
+    first->run_units = (uint32_t)units;
+  }
+  hdi_lock_drop(&space->lock);
+  return first;
+}
 
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
   uint32_t stamp = hdi_space_tick();

@@ -83,6 +83,12 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
 hd_unit *hdi_space_take_clean(hd_space *space, size_t units);
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units);
 
+/* The longest dirty run of the common space, cut to at most `most` units and with at least `least`; NULL if there is none. */
+hd_unit *hdi_space_take_piece(size_t least, size_t most);
+
+/* Whether huge pages were asked for where this memory lies. */
+bool hdi_space_is_huge(const uint8_t *address);
+
 /* Give a run back, or a part of one. dirty: its memory has been touched. */
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty);
 
