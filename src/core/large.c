@@ -62,8 +62,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   size_t align_units = hd_max(alignment >> HD_UNIT_SHIFT, 1);
   hd_unit *first = hdi_heap_take_run(heap, units, align_units, zeroed);
   if (first == NULL) return NULL;
-  if (*zeroed && !wants_zero && units >= RECYCLE_UNITS && !heap->own_space &&
-      hd_load_relaxed(&hdi_space.dirty_units) >= units / 4) {
+  if (*zeroed && !wants_zero && units >= RECYCLE_UNITS && !heap->own_space && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4) {
     recycle(first, units);
     *zeroed = false;
   }

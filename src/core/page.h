@@ -34,9 +34,10 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
 /* Undo it: every unit of the run is NONE again. All bytes must be free. */
 void hdi_page_clear(hd_unit *page);
 
-/* The bytes of a group that are free, as bits. */
+/* The free blocks of a group, as bits. Bytes may change meanwhile by remote frees; each is read once, and acquired, so that what the
+ * freeing thread did before is visible to whoever gets the block. */
 #if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
-FAST uint64_t hdi_page_scan(const hd_block_state *map) {
+FAST uint64_t hdi_page_free_blocks(const hd_block_state *map) {
   const __m128i *part = (const __m128i *)(const void *)map;
   const __m128i zero = _mm_setzero_si128();
   uint64_t bits = 0;
@@ -44,23 +45,16 @@ FAST uint64_t hdi_page_scan(const hd_block_state *map) {
     uint64_t found = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_load_si128(part + i), zero));
     bits |= found << (16 * i);
   }
-  return bits;
-}
-#else
-FAST uint64_t hdi_page_scan(const hd_block_state *map) {
-  uint64_t bits = 0;
-  for (int i = 0; i < 64; i++) bits |= (uint64_t)(hd_load_relaxed(&map[i]) == HD_BLOCK_FREE) << i;
-  return bits;
-}
-#endif
-
-/* The free blocks of a group. Bytes may change meanwhile by remote frees; each is read once, and the fence makes what the
- * freeing thread did before visible to whoever gets the block. */
-FAST uint64_t hdi_page_free_blocks(const hd_block_state *map) {
-  uint64_t bits = hdi_page_scan(map);
   atomic_thread_fence(memory_order_acquire);
   return bits;
 }
+#else
+FAST uint64_t hdi_page_free_blocks(const hd_block_state *map) {
+  uint64_t bits = 0;
+  for (int i = 0; i < 64; i++) bits |= (uint64_t)(hd_load_acquire(&map[i]) == HD_BLOCK_FREE) << i;
+  return bits;
+}
+#endif
 
 /* A class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
 FAST bool hdi_page_wants_more(hd_unit *page, hd_class *class) {

@@ -92,23 +92,20 @@ void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit) {
   }
 }
 
-void hdi_report_other_heap(const char *verb, const void *p) {
+static void report_plain(const char *verb, const void *p, const char *why, const char *code) {
   char buffer[256];
   hd_text text;
   hdi_text_start(&text, buffer, sizeof buffer);
   put_what(&text, verb, "", p);
-  hdi_text_put(&text, ", which is no block of the heap it was given with");
-  finish(&text, "HD-E05");
+  hdi_text_put(&text, why);
+  finish(&text, code);
 }
 
-void hdi_report_foreign(const char *verb, const void *p) {
-  char buffer[256];
-  hd_text text;
-  hdi_text_start(&text, buffer, sizeof buffer);
-  put_what(&text, verb, "", p);
-  hdi_text_put(&text, ", a pointer from outside Heddle's memory");
-  finish(&text, "HD-E05");
+void hdi_report_other_heap(const char *verb, const void *p) {
+  report_plain(verb, p, ", which is no block of the heap it was given with", "HD-E05");
 }
+
+void hdi_report_foreign(const char *verb, const void *p) { report_plain(verb, p, ", a pointer from outside Heddle's memory", "HD-E05"); }
 
 void hdi_report_warning(const char *text, const char *detail) {
   char buffer[256];

@@ -427,6 +427,14 @@ static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, siz
   return carve(space, run, run_units, skip, units, kind);
 }
 
+/* A small space is full: what is left at its top joins the free run below, if there is one. */
+static void absorb_top(hd_space *space) {
+  size_t top = hd_load_relaxed(&space->top);
+  if (!space->fixed || top == space->unit_count) return;
+  hd_store_release(&space->top, space->unit_count);
+  give_locked(space, space->units + top, space->unit_count - top, true, hdi_space_tick());
+}
+
 static bool beyond_limit(const hd_space *space, size_t units) {
   size_t used = hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units);
   return space == &hdi_space && used + units > (uint64_t)hdi_options.limit >> HD_UNIT_SHIFT;
@@ -446,7 +454,10 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
     first = take_top(space, units, align_units, &skipped);
     *zeroed = !space->fixed;
   }
-  if (first == NULL && locked) first = take_free(space, units, align_units, SIZE_MAX, zeroed); /* look at every run */
+  if (first == NULL && locked) {
+    absorb_top(space);
+    first = take_free(space, units, align_units, SIZE_MAX, zeroed); /* look at every run */
+  }
   if (skipped > 0 && locked) give_locked(space, first - skipped, skipped, space->fixed, hdi_space_tick());
   if (HD_LIKELY(locked)) hdi_lock_drop(&space->lock);
   if (first != NULL) first->run_units = (uint32_t)units;

@@ -61,8 +61,8 @@ def parse_bindings(text: str, library: str) -> Bindings:
     real = os.path.realpath(library)
     targets: Dict[str, List[str]] = {}
     found = BINDING.findall(text)
-    # A position-dependent program that takes malloc's address owns a stub of that name, to which everybody is bound; the stub
-    # itself goes where the program's own calls go.
+    # A position-dependent program that takes malloc's address owns a stub of that name, to which everybody is bound;
+    # the stub itself goes where the program's own calls go.
     stub = {(source, symbol): destination for source, destination, symbol in found
             if source != destination and os.path.realpath(source) != real}
     for source, destination, symbol in found:
