@@ -102,21 +102,27 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
   return p;
 }
 
+static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes) {
+  if (bytes > PTRDIFF_MAX) return no_memory();
+  hd_heap *heap = own_heap();
+  if (heap == NULL) return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
+  return alloc_large(heap, bytes, 1, false);
+}
+
+/* Every call here is the last thing done, so the way through has no stack frame. */
 void *hdi_alloc_medium(size_t bytes) {
   hd_heap *heap = hdi_heap_self;
-  if (HD_LIKELY(bytes <= HD_MEDIUM_MAX)) {
-    hd_slot *slot = &heap->slot[hdi_sizeclass_medium(bytes)];
-    if (HD_UNLIKELY(slot->bits == 0)) return hdi_alloc_slow(bytes);
-    hdi_gate_enter(heap);
-    uint64_t bits = slot->bits; /* a collector may have been here since the look above */
-    void *p = HD_LIKELY(bits != 0) ? hdi_alloc_take(slot, bits) : NULL;
+  if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes);
+  hd_slot *slot = &heap->slot[hdi_sizeclass_medium(bytes)];
+  if (HD_UNLIKELY(slot->bits == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
+  uint64_t bits = slot->bits; /* a collector may have been here since the look above */
+  if (HD_UNLIKELY(bits == 0)) {
     hdi_gate_leave(heap);
-    return HD_LIKELY(p != NULL) ? p : hdi_alloc_slow(bytes);
+    return hdi_alloc_slow(bytes);
   }
-  if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
-  heap = own_heap();
-  if (HD_UNLIKELY(heap == NULL)) return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
-  return alloc_large(heap, bytes, 1, false);
+  void *p = hdi_alloc_take(slot, bits);
+  hdi_gate_leave(heap);
+  return p;
 }
 
 /* ---- zeroed ------------------------------------------------------------------------------------------------------ */

@@ -18,14 +18,17 @@
 
 SLOW void hdi_gate_wait(hd_heap *heap);
 
+/* Enter unless a collector has stopped the heap. */
+FAST bool hdi_gate_try(hd_heap *heap) {
+  hd_store_relaxed(&heap->busy, 1u);
+  hd_compiler_fence();
+  if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return true;
+  hd_store_release(&heap->busy, 0u);
+  return false;
+}
+
 static inline void hdi_gate_enter(hd_heap *heap) {
-  for (;;) {
-    hd_store_relaxed(&heap->busy, 1u);
-    hd_compiler_fence();
-    if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return;
-    hd_store_release(&heap->busy, 0u);
-    hdi_gate_wait(heap);
-  }
+  while (HD_UNLIKELY(!hdi_gate_try(heap))) hdi_gate_wait(heap);
 }
 
 static inline void hdi_gate_leave(hd_heap *heap) { hd_store_release(&heap->busy, 0u); }

@@ -95,7 +95,7 @@ MUTANTS = [
     Mutant("purge_alloc", "claimed blocks are purged", "core/page.c", [
         ("return index / 64 != page->group || (claimed >> index % 64 & 1) == 0;", "return (void)claimed, true;")]),
     Mutant("purge_alloc", "the owner does not look at the gate", "core/gate.h", [
-        ("if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return;", "return;")]),
+        ("if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return true;", "return true;")]),
 ]
 
 
