@@ -93,6 +93,11 @@ static bool charge(hd_unit *first, size_t more) {
   return true;
 }
 
+static void refund(hd_unit *first, size_t units) {
+  hd_heap *heap = hdi_large_heap(first);
+  if (heap != NULL) heap->held_units -= units;
+}
+
 bool hdi_large_resize(hd_unit *first, size_t bytes) {
   size_t units = first->run_units;
   size_t wanted = units_for(bytes);
@@ -100,12 +105,12 @@ bool hdi_large_resize(hd_unit *first, size_t bytes) {
   if (wanted > units) {
     if (!charge(first, wanted - units)) return false;
     if (!hdi_space_extend(space_of(first), first, units, wanted - units, &zeroed)) {
-      charge(first, units - wanted);
+      refund(first, wanted - units);
       return false;
     }
   } else if (wanted < units && units - wanted >= hd_max(units / 8, 1)) {
     first->run_units = (uint32_t)wanted;
-    charge(first, wanted - units);
+    refund(first, units - wanted);
     hdi_space_give(space_of(first), first + wanted, units - wanted, true);
   }
   first->block_bytes = usable_for(bytes);

@@ -79,7 +79,7 @@ static bool add_area(const hd_area *area, void *block, size_t block_bytes, void 
   size_t live = area->block_used * area->block_bytes;
   stats->live += live;
   stats->live_count += area->block_used;
-  bool large = area->block_capacity == 1 && area->block_bytes > HD_MEDIUM_MAX;
+  bool large = area->block_capacity == 1; /* every page holds more */
   if (large) stats->large += live;
   else stats->page_count++;
   stats->free_in_pages += area->bytes - live;

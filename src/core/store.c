@@ -55,8 +55,11 @@ static void *take_fresh(size_t bytes) {
 static void *take_during_fork(size_t rounded) {
   static _Alignas(4096) uint8_t reserve[512 * 1024];
   static atomic_size_t used;
-  size_t at = hd_add(&used, rounded);
-  return at + rounded <= sizeof reserve ? reserve + at : NULL;
+  size_t align = hd_min(rounded, sizeof reserve / 128);
+  size_t at = hd_round_up(hd_add(&used, rounded + align), align);
+  if (at + rounded > sizeof reserve) return NULL;
+  hd_add(&store.used, rounded);
+  return reserve + at;
 }
 
 void *hdi_store_take(size_t bytes) {

@@ -1,0 +1,234 @@
+/* The life of a page in a heap, seen from the public calls: CURRENT, FULL, PARTIAL, released; limits, reset, own memory.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../support/support.h"
+#include "core/heap.h"
+#include "core/page.h"
+#include "heddle.h"
+
+#define BLOCK_BYTES 1024
+#define PER_PAGE (HD_UNIT_BYTES / BLOCK_BYTES)
+#define CLASS (BLOCK_BYTES / 16)
+
+static hd_heap *heap;
+
+static size_t live_bytes(void) {
+  hd_stats stats = {.struct_bytes = sizeof stats};
+  assert_true(hd_heap_stats_get(heap, &stats));
+  return stats.live;
+}
+
+static void take_page(void *blocks[PER_PAGE]) {
+  for (size_t i = 0; i < PER_PAGE; i++) {
+    blocks[i] = hd_heap_malloc(heap, BLOCK_BYTES);
+    assert_non_null(blocks[i]);
+    assert_ptr_equal(hdi_space_find(blocks[i])->head, hdi_space_find(blocks[0])->head);
+  }
+}
+
+static void free_blocks(void **blocks, size_t from, size_t to) {
+  for (size_t i = from; i < to; i++) hd_free(blocks[i]);
+}
+
+static void test_life_of_a_page(void **state) {
+  (void)state;
+  void *first[PER_PAGE], *second[PER_PAGE];
+  hd_class *class = &heap->class[CLASS];
+  take_page(first);
+  hd_unit *page = hdi_space_find(first[0]);
+  assert_ptr_equal(class->page, page);
+  assert_int_equal(page->state, HD_PAGE_CURRENT);
+  assert_int_equal(class->page_count, 1);
+
+  take_page(second);
+  hd_unit *other = hdi_space_find(second[0]);
+  assert_ptr_equal(class->page, other);
+  assert_int_equal(page->state, HD_PAGE_FULL);
+  assert_int_equal(hdi_page_used(page), PER_PAGE);
+  assert_int_equal(class->page_count, 2);
+
+  free_blocks(first, 0, PER_PAGE / 8 - 1); /* an eighth is worth a look, one block less is not */
+  assert_int_equal(page->state, HD_PAGE_FULL);
+  assert_null(class->first);
+  free_blocks(first, PER_PAGE / 8 - 1, PER_PAGE / 8);
+  assert_int_equal(page->state, HD_PAGE_PARTIAL);
+  assert_ptr_equal(class->first, page);
+  assert_ptr_equal(class->last, page);
+  assert_int_equal(hdi_page_used(page), PER_PAGE - PER_PAGE / 8);
+
+  free_blocks(first, PER_PAGE / 8, PER_PAGE - 1);
+  assert_int_equal(page->state, HD_PAGE_PARTIAL);
+  assert_int_equal(heap->held_units, 2);
+  free_blocks(first, PER_PAGE - 1, PER_PAGE);
+  assert_int_not_equal(page->kind, HD_UNIT_PAGE); /* released with its last block */
+  assert_int_equal(page->owner, 0);
+  assert_null(class->first);
+  assert_null(class->last);
+  assert_int_equal(class->page_count, 1);
+  assert_int_equal(heap->held_units, 1);
+
+  free_blocks(second, 0, PER_PAGE);
+  assert_ptr_equal(class->page, other); /* the current page stays */
+  assert_int_equal(other->state, HD_PAGE_CURRENT);
+  assert_int_equal(hdi_page_count_live(other), 0);
+  assert_int_equal(live_bytes(), 0);
+}
+
+/* A partly used page is used up before the heap asks for another one. */
+static void test_partial_before_new(void **state) {
+  (void)state;
+  void *blocks[3][PER_PAGE];
+  hd_class *class = &heap->class[CLASS];
+  for (int i = 0; i < 3; i++) take_page(blocks[i]);
+  free_blocks(blocks[0], 0, PER_PAGE / 4);
+  free_blocks(blocks[1], 0, PER_PAGE / 2);
+  hd_unit *zero = hdi_space_find(blocks[0][PER_PAGE - 1]), *one = hdi_space_find(blocks[1][PER_PAGE - 1]);
+  assert_ptr_equal(class->first, one); /* freed last, hottest, first */
+  assert_ptr_equal(class->last, zero);
+  for (size_t i = 0; i < PER_PAGE / 2; i++) {
+    blocks[1][i] = hd_heap_malloc(heap, BLOCK_BYTES);
+    assert_ptr_equal(hdi_space_find(blocks[1][i]), one);
+  }
+  for (size_t i = 0; i < PER_PAGE / 4; i++) {
+    blocks[0][i] = hd_heap_malloc(heap, BLOCK_BYTES);
+    assert_ptr_equal(hdi_space_find(blocks[0][i]), zero);
+  }
+  assert_int_equal(class->page_count, 3);
+  void *more = hd_heap_malloc(heap, BLOCK_BYTES);
+  assert_int_equal(class->page_count, 4);
+  hd_free(more);
+  for (int i = 0; i < 3; i++) free_blocks(blocks[i], 0, PER_PAGE);
+  assert_int_equal(class->page_count, 1);
+  assert_int_equal(heap->held_units, 1);
+}
+
+/* Pages of several units, by blocks that begin in units other than the first. */
+static void test_multi_unit_page(void **state) {
+  (void)state;
+  enum { BYTES = 40960, COUNT = 8 * HD_UNIT_BYTES / BYTES };
+  void *blocks[2 * COUNT];
+  hd_class *class = &heap->class[hdi_sizeclass_of(BYTES)];
+  for (size_t i = 0; i < 2 * COUNT; i++) assert_non_null(blocks[i] = hd_heap_malloc(heap, BYTES));
+  assert_int_equal(class->page_count, 2);
+  assert_int_equal(heap->held_units, 16);
+  free_blocks(blocks, 0, COUNT);
+  assert_int_equal(class->page_count, 1);
+  assert_int_equal(heap->held_units, 8);
+  free_blocks(blocks, COUNT, 2 * COUNT);
+}
+
+static void test_reset(void **state) {
+  (void)state;
+  static const size_t sizes[] = {1, 100, 1000, 5000, 30000, 100000, 3000000};
+  for (int round = 0; round < 3; round++) {
+    for (int i = 0; i < 700; i++) {
+      void *p = hd_heap_malloc(heap, sizes[i % 7]);
+      assert_non_null(p);
+      memset(p, 0x77, sizes[i % 7]);
+    }
+    assert_true(heap->held_units > 300 * 16);
+    hd_heap_reset(heap);
+    assert_int_equal(live_bytes(), 0);
+    assert_int_equal(heap->held_units, 0);
+    assert_int_equal(heap->runs, 0);
+    for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
+      assert_int_equal(heap->class[i].page_count, 0);
+      assert_int_equal(heap->slot[i].bits, 0);
+    }
+  }
+  uint8_t *p = hd_heap_zalloc(heap, 5000); /* from memory that has been full of marks */
+  for (int i = 0; i < 5000; i++) assert_int_equal(p[i], 0);
+}
+
+static void *limited(size_t bytes) {
+  errno = 0;
+  void *p = hd_heap_malloc(heap, bytes);
+  assert_int_equal(errno, p ? 0 : ENOMEM);
+  return p;
+}
+
+static void test_limit(void **state) {
+  (void)state;
+  hd_heap *unlimited = heap;
+  hd_heap_config config = {.struct_bytes = sizeof config, .limit_bytes = 4 * HD_UNIT_BYTES};
+  heap = hd_heap_create(&config);
+  assert_non_null(heap);
+  for (int round = 0; round < 2; round++) {
+    int count = 0;
+    while (limited(BLOCK_BYTES)) count++;
+    assert_int_equal(count, 4 * PER_PAGE);
+    assert_null(limited(16));
+    hd_heap_reset(heap);
+  }
+  assert_null(limited(4 * HD_UNIT_BYTES + 1));
+  void *large = limited(3 * HD_UNIT_BYTES);
+  assert_non_null(large);
+  assert_null(hd_expand(large, 5 * HD_UNIT_BYTES));
+  assert_null(limited(2 * HD_UNIT_BYTES));
+  assert_ptr_equal(hd_expand(large, 2 * HD_UNIT_BYTES), large); /* gives one unit back to the heap's account */
+  void *beside = limited(2 * HD_UNIT_BYTES);
+  assert_non_null(beside);
+  hd_free(beside);
+  hd_free(large);
+  void *second = limited(4 * HD_UNIT_BYTES);
+  assert_non_null(second);
+  assert_null(limited(16));
+  hd_free(second);
+  assert_non_null(limited(16));
+  hd_heap_destroy(heap);
+  heap = unlimited;
+}
+
+static void test_own_memory(void **state) {
+  (void)state;
+  enum { BYTES = 2 << 20 };
+  uint8_t *memory = malloc(BYTES);
+  hd_heap *common = heap;
+  hd_heap_config config = {.struct_bytes = sizeof config, .memory = memory, .memory_bytes = BYTES};
+  heap = hd_heap_create(&config);
+  assert_non_null(heap);
+  size_t count = 0;
+  for (uint8_t *p; (p = limited(BLOCK_BYTES)) != NULL; count++) {
+    assert_true(p >= memory && p + BLOCK_BYTES <= memory + BYTES);
+    assert_ptr_equal(hd_heap_of(p), heap);
+    memset(p, 0x33, BLOCK_BYTES);
+  }
+  assert_true(count * BLOCK_BYTES >= BYTES / 2);
+  assert_int_equal(live_bytes(), count * BLOCK_BYTES);
+  hd_heap_destroy(heap);
+  assert_false(hd_owns(memory + BYTES / 2));
+  heap = common;
+  free(memory);
+}
+
+static int new_heap(void **state) {
+  (void)state;
+  return (heap = hd_heap_create(NULL)) != NULL ? 0 : -1;
+}
+
+static int end_heap(void **state) {
+  (void)state;
+  hd_heap_destroy(heap);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_life_of_a_page, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_partial_before_new, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_multi_unit_page, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_reset, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_limit, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_own_memory, new_heap, end_heap),
+  };
+  return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
+}

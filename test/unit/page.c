@@ -1,0 +1,228 @@
+/* Pages: what init and clear leave behind, which blocks a claim takes, and which system pages a purge gives back.
+ *
+ * Each test cuts a page of its own out of an explicit heap and plays the owner with a slot and a class of its own.
+ * SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../support/support.h"
+#include "core/alloc.h"
+#include "core/page.h"
+#include "core/store.h"
+#include "heddle.h"
+#include "os/os.h"
+
+static hd_heap *heap;
+static hd_slot slot;
+static hd_class class;
+
+static size_t page_bytes(const hd_unit *page) { return (size_t)page->run_units << HD_UNIT_SHIFT; }
+
+static hd_unit *new_page(unsigned class_index) {
+  unsigned units = hdi_sizeclass_units(hdi_sizeclass_bytes(class_index));
+  bool zeroed = false;
+  hd_unit *page = hdi_heap_take_run(heap, units, 1, &zeroed);
+  assert_non_null(page);
+  assert_true(hdi_page_init(heap, page, class_index, units, zeroed));
+  page->state = HD_PAGE_CURRENT;
+  page->credit = 1;
+  page->group = UINT32_MAX;
+  slot = (hd_slot){0};
+  class = (hd_class){.page = page, .step = 16};
+  return page;
+}
+
+static void drop_page(hd_unit *page) {
+  for (uint32_t i = 0; i < page->capacity; i++) hd_store_relaxed(&page->map[i], HD_BLOCK_FREE);
+  unsigned units = page->run_units;
+  hdi_page_clear(page);
+  hdi_heap_give_run(heap, page, units, true);
+}
+
+/* Take what the slot holds; returns how many. */
+static unsigned take_all(void) {
+  unsigned count = 0;
+  for (; slot.bits != 0; count++) hdi_alloc_take(&slot, slot.bits);
+  return count;
+}
+
+static void free_block(hd_unit *page, uint32_t index) {
+  assert_int_equal(hd_load_relaxed(&page->map[index]), HD_BLOCK_LIVE);
+  assert_false(hdi_free_local(page, page->map + index));
+}
+
+static void test_init_and_clear(void **state) {
+  (void)state;
+  for (unsigned class_index = 1; class_index < HD_CLASS_COUNT; class_index++) {
+    uint32_t bytes = hdi_sizeclass_bytes(class_index);
+    hd_unit *page = new_page(class_index);
+    hd_block_state *map = page->map;
+    uint32_t units = page->run_units, capacity = (uint32_t)page->capacity, map_end = (capacity + 63) / 64 * 64;
+    assert_int_equal(capacity, page_bytes(page) / bytes);
+    for (uint32_t i = 0; i < map_end; i++) assert_int_equal(map[i], i < capacity ? HD_BLOCK_FREE : HD_BLOCK_NONE);
+    for (uint32_t i = 0; i < units; i++) {
+      assert_ptr_equal(page[i].head, page);
+      assert_int_equal(page[i].kind, HD_UNIT_PAGE);
+      assert_int_equal(page[i].owner, (uintptr_t)heap | (units > 1 ? HD_OWNER_MULTI : 0));
+    }
+    for (uint32_t i = 0; i < capacity; i++) {
+      hd_unit *unit = hdi_space_find(page->base + (size_t)i * bytes);
+      assert_int_equal(hdi_unit_block_index(unit, page->base + (size_t)i * bytes), i);
+    }
+    assert_true(hdi_unit_block_index(page, page->base + (size_t)capacity * bytes) >= capacity);
+    assert_true(hdi_unit_block_index(page, page->base + 1) >= capacity);
+    drop_page(page);
+    for (uint32_t i = 0; i < map_end; i++) assert_int_equal(map[i], 0); /* the store asks for zeroed memory */
+    for (uint32_t i = 0; i < units; i++) {
+      assert_int_equal(page[i].owner, 0);
+      assert_int_not_equal(page[i].kind, HD_UNIT_PAGE);
+    }
+  }
+}
+
+static void test_claims_cover_each_block_once(void **state) {
+  (void)state;
+  static const size_t sizes[] = {16, 48, 64, 160, 1024, 1280, 9000, 40000, 57344};
+  for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+    static uint8_t taken[HD_UNIT_BYTES / 16];
+    hd_unit *page = new_page(hdi_sizeclass_of(sizes[s]));
+    memset(taken, 0, sizeof taken);
+    uint32_t count = 0;
+    while (hdi_page_claim(page, &slot, &class)) {
+      assert_int_not_equal(slot.bits, 0);
+      uint32_t claimed = (uint32_t)hd_bit_count(slot.bits);
+      assert_true(claimed <= class.step);
+      assert_int_equal(page->credit, 1 + count + claimed);
+      while (slot.bits != 0) {
+        uint64_t offset = (uint64_t)((uint8_t *)hdi_alloc_take(&slot, slot.bits) - page->base);
+        assert_int_equal(offset % page->block_bytes, 0);
+        assert_true(offset / page->block_bytes < page->capacity);
+        assert_int_equal(taken[offset / page->block_bytes]++, 0);
+        count++;
+      }
+      assert_int_equal(hdi_page_used(page), count);
+      assert_int_equal(hdi_page_count_live(page), count);
+    }
+    assert_int_equal(count, page->capacity);
+    drop_page(page);
+  }
+}
+
+static void test_virgin_blocks_last(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(64));
+  page->zeroed = true;
+  assert_true(hdi_page_claim(page, &slot, &class));
+  assert_true(class.zeroed);
+  assert_int_equal(take_all(), 16);
+  free_block(page, 3);
+  free_block(page, 9);
+  assert_true(hdi_page_claim(page, &slot, &class)); /* an eighth of what was handed out: worth a second look */
+  assert_int_equal(slot.bits, 1u << 3 | 1u << 9);
+  assert_int_equal(page->fresh, 16);
+  assert_false(class.zeroed);
+  assert_int_equal(take_all(), 2);
+  free_block(page, 3);
+  assert_true(hdi_page_claim(page, &slot, &class)); /* one in sixteen is not */
+  assert_int_equal(page->fresh, 32);
+  assert_true(class.zeroed);
+  assert_int_equal(slot.bits, 0xffffu << 16);
+  assert_int_equal(take_all(), 16);
+  for (uint32_t i = 4; i < 16; i++) free_block(page, i);
+  class.extend = true;
+  assert_true(hdi_page_claim(page, &slot, &class)); /* on demand they come first */
+  assert_int_equal(page->fresh, 48);
+  assert_false(class.extend);
+  drop_page(page);
+}
+
+static void test_claim_again_wants_a_quarter(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(64));
+  class.step = 64;
+  assert_true(hdi_page_claim(page, &slot, &class));
+  assert_int_equal(take_all(), 64);
+  assert_int_equal(hdi_page_claim_again(page, &class), 0);
+  for (uint32_t i = 0; i < 15; i++) free_block(page, 2 * i);
+  uint32_t credit = page->credit;
+  assert_int_equal(hdi_page_claim_again(page, &class), 0);
+  assert_int_equal(page->credit, credit);
+  free_block(page, 63);
+  class.zeroed = true;
+  uint64_t bits = hdi_page_claim_again(page, &class);
+  assert_true(bits == (0x15555555u | UINT64_C(1) << 63));
+  assert_int_equal(page->credit, credit - 1 + 16);
+  assert_false(class.zeroed);
+  drop_page(page);
+}
+
+/* Of a group that is touched in part only, what is virgin stays virgin. */
+static void test_claim_again_leaves_virgin_blocks(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(64));
+  assert_true(hdi_page_claim(page, &slot, &class));
+  assert_int_equal(take_all(), 16);
+  for (uint32_t i = 0; i < 16; i++) free_block(page, i);
+  assert_int_equal(hdi_page_claim_again(page, &class), 0xffff);
+  assert_int_equal(page->fresh, 16);
+  assert_int_equal(hdi_page_used(page), 16);
+  drop_page(page);
+}
+
+/* Fill a page, keep the blocks of keep[], have block `claimed` in the slot, and compare every system page after the purge. */
+static void check_purge(size_t block_bytes, const uint32_t *keep, size_t keep_count, uint32_t claimed) {
+  hd_unit *page = new_page(hdi_sizeclass_of(block_bytes));
+  size_t step = hdi_os.page_bytes, expected = 0;
+  memset(page->base, 0x5a, page_bytes(page));
+  page->fresh = (uint32_t)page->capacity;
+  page->group = claimed / 64;
+  for (size_t i = 0; i < keep_count; i++) hd_store_relaxed(&page->map[keep[i]], HD_BLOCK_LIVE);
+  bool stays[8 * HD_UNIT_BYTES / 4096] = {false};
+  for (size_t i = 0; i <= keep_count; i++) {
+    size_t from = (size_t)(i < keep_count ? keep[i] : claimed) * page->block_bytes;
+    for (size_t at = from / step; at <= (from + page->block_bytes - 1) / step; at++) stays[at] = true;
+  }
+  for (size_t at = 0; at < page_bytes(page) / step; at++) expected += stays[at] ? 0 : step;
+  assert_int_equal(hdi_page_purge_free(page, UINT64_C(1) << claimed % 64), expected);
+  for (size_t at = 0; at < page_bytes(page); at += 64) assert_int_equal(page->base[at], stays[at / step] ? 0x5a : 0);
+  drop_page(page);
+}
+
+static void test_purge_keeps_live_and_claimed(void **state) {
+  (void)state;
+  const uint32_t small[] = {0, 300, 1023}, odd[] = {85, 1364}, medium[] = {3}, large[] = {2};
+  check_purge(64, small, 3, 700);
+  check_purge(64, NULL, 0, 0);
+  check_purge(48, odd, 2, 500); /* block 85 lies across the border of two system pages of 4 KiB */
+  check_purge(5120, medium, 1, 8);
+  check_purge(57344, large, 1, 5);
+}
+
+static int set_up(void **state) {
+  (void)state;
+  return (heap = hd_heap_create(NULL)) != NULL ? 0 : -1;
+}
+
+static int tear_down(void **state) {
+  (void)state;
+  bool all_given = heap->held_units == 0 && heap->runs == 0;
+  hd_heap_destroy(heap);
+  return all_given ? 0 : -1;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_init_and_clear),
+      cmocka_unit_test(test_claims_cover_each_block_once),
+      cmocka_unit_test(test_virgin_blocks_last),
+      cmocka_unit_test(test_claim_again_wants_a_quarter),
+      cmocka_unit_test(test_claim_again_leaves_virgin_blocks),
+      cmocka_unit_test(test_purge_keeps_live_and_claimed),
+  };
+  return cmocka_run_group_tests_name("page", tests, set_up, tear_down);
+}

@@ -1,0 +1,142 @@
+/* The metadata store: zeroed, aligned, reused by size, counted; and its second way while a fork holds its lock.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../support/support.h"
+#include "core/store.h"
+#include "heddle.h"
+
+#define ITEMS 3000
+
+static size_t rounded(size_t bytes) {
+  size_t size = HD_STORE_MIN;
+  while (size < bytes) size *= 2;
+  return size;
+}
+
+static void check_all(const uint8_t *memory, size_t bytes, int value) {
+  for (size_t i = 0; i < bytes; i++) assert_int_equal(memory[i], value);
+}
+
+static void give_clean(void *memory, size_t bytes) {
+  memset(memory, 0, rounded(bytes));
+  hdi_store_give(memory, bytes);
+}
+
+static void test_zeroed_aligned_counted(void **state) {
+  (void)state;
+  for (size_t bytes = 1; bytes <= HD_STORE_MAX; bytes += bytes < 300 ? 1 : 61) {
+    size_t before = hdi_store_used(), size = rounded(bytes);
+    uint8_t *memory = hdi_store_take(bytes);
+    assert_non_null(memory);
+    assert_int_equal(hdi_store_used(), before + size);
+    assert_int_equal((uintptr_t)memory % (size < 4096 ? size : 4096), 0);
+    check_all(memory, size, 0);
+    memset(memory, 0xa5, size);
+    give_clean(memory, bytes);
+    assert_int_equal(hdi_store_used(), before);
+  }
+}
+
+static void test_reuse(void **state) {
+  (void)state;
+  void *first = hdi_store_take(100), *second = hdi_store_take(100);
+  assert_ptr_not_equal(first, second);
+  hdi_store_give(first, 100);
+  void *larger = hdi_store_take(129), *smaller = hdi_store_take(64);
+  assert_ptr_not_equal(larger, first);
+  assert_ptr_not_equal(smaller, first);
+  uint8_t *again = hdi_store_take(128); /* the same power of two */
+  assert_ptr_equal(again, first);
+  check_all(again, 128, 0); /* the free list's link is gone */
+  hdi_store_give(again, 128);
+  hdi_store_give(second, 100);
+  hdi_store_give(larger, 129);
+  hdi_store_give(smaller, 64);
+}
+
+static void test_too_large(void **state) {
+  (void)state;
+  size_t before = hdi_store_used();
+  assert_null(hdi_store_take(HD_STORE_MAX + 1));
+  assert_null(hdi_store_take(SIZE_MAX / 2));
+  assert_int_equal(hdi_store_used(), before);
+}
+
+/* Many at once, in random order: none overlaps another, and each comes zeroed though its memory was full of marks. */
+static void test_no_overlap(void **state) {
+  (void)state;
+  static struct {
+    uint8_t *memory;
+    size_t bytes;
+  } items[ITEMS];
+  struct ts_rng rng = {ts_seed()};
+  size_t before = hdi_store_used();
+  for (size_t step = 0; step < 10 * ITEMS; step++) {
+    size_t i = ts_below(&rng, ITEMS);
+    if (items[i].memory) {
+      check_all(items[i].memory, rounded(items[i].bytes), (int)(1 + i % 255));
+      give_clean(items[i].memory, items[i].bytes);
+      items[i].memory = NULL;
+      continue;
+    }
+    items[i].bytes = 1 + ts_below(&rng, (size_t)64 << ts_below(&rng, 6));
+    items[i].memory = hdi_store_take(items[i].bytes);
+    assert_non_null(items[i].memory);
+    check_all(items[i].memory, rounded(items[i].bytes), 0);
+    memset(items[i].memory, (int)(1 + i % 255), rounded(items[i].bytes));
+  }
+  for (size_t i = 0; i < ITEMS; i++)
+    if (items[i].memory) give_clean(items[i].memory, items[i].bytes);
+  assert_int_equal(hdi_store_used(), before);
+}
+
+static void *take_one(void *argument) {
+  (void)argument;
+  return hdi_store_take(1000);
+}
+
+/* The forking thread holds the lock and waits for the other one: had that to wait for the lock, this would never end. */
+static void test_nobody_waits_for_a_fork(void **state) {
+  (void)state;
+  pthread_t thread;
+  void *memory = NULL;
+  hdi_lock_fork_begin();
+  hdi_store_fork(HD_FORK_PREPARE);
+  bool started = pthread_create(&thread, NULL, take_one, NULL) == 0;
+  if (started) pthread_join(thread, &memory);
+  hdi_store_fork(HD_FORK_PARENT);
+  hdi_lock_fork_end();
+  assert_true(started);
+  assert_non_null(memory);
+  check_all(memory, 1024, 0);
+  void *ordinary = hdi_store_take(1000);
+  assert_non_null(ordinary);
+  assert_ptr_not_equal(ordinary, memory);
+  hdi_store_give(ordinary, 1000);
+}
+
+static int set_up(void **state) {
+  (void)state;
+  hd_free(hd_malloc(1)); /* starts the library */
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_zeroed_aligned_counted),
+      cmocka_unit_test(test_reuse),
+      cmocka_unit_test(test_too_large),
+      cmocka_unit_test(test_no_overlap),
+      cmocka_unit_test(test_nobody_waits_for_a_fork),
+  };
+  return cmocka_run_group_tests_name("store", tests, set_up, NULL);
+}
