@@ -209,7 +209,7 @@ void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
 void hdi_free_event(hd_heap *heap, hd_unit *page) {
   hdi_gate_enter(heap);
   /* A collector may have released the page between the last free and this. */
-  if ((hd_load_relaxed(&page->owner) & ~(uintptr_t)HD_OWNER_BITS) == (uintptr_t)heap) hdi_heap_settle(heap, page);
+  if (hdi_heap_owner(page) == heap) hdi_heap_settle(heap, page);
   hdi_gate_leave(heap);
   hdi_purge_note();
 }
@@ -233,7 +233,7 @@ void hdi_free_dead(hd_unit *unit, hd_block_state *state) { misuse(unit->base + (
 
 static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   hd_unit *head = unit->head;
-  hd_heap *owner = (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS);
+  hd_heap *owner = hdi_heap_owner(unit);
   uint64_t index = hdi_unit_block_index(unit, p);
   if (HD_UNLIKELY(index >= unit->capacity || owner == NULL)) {
     misuse(p);
@@ -262,7 +262,7 @@ static void free_large(void *p, hd_unit *unit, hd_heap *self) {
     misuse(p);
     return;
   }
-  hd_heap *heap = hdi_large_heap(unit);
+  hd_heap *heap = hdi_heap_owner(unit);
   if (HD_UNLIKELY(heap != NULL)) {
     hdi_lock_take(&heap->lock);
     hdi_large_free(heap, unit);
@@ -350,13 +350,8 @@ size_t hdi_usable(const void *p) {
 /* Whether a block of old bytes should stay where it is for a request of bytes that fits it. */
 static bool stays(size_t old, size_t bytes) { return bytes <= old && (bytes >= old / 2 || old <= 64); }
 
-static hd_heap *heap_of(hd_unit *unit) {
-  hd_heap *heap = (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS);
-  return heap != NULL && heap->explicit_heap ? heap : NULL;
-}
-
 static bool resize_large(hd_unit *unit, size_t bytes) {
-  hd_heap *heap = heap_of(unit);
+  hd_heap *heap = hdi_heap_explicit_owner(unit);
   if (heap != NULL) hdi_lock_take(&heap->lock);
   bool done = hdi_large_resize(unit, bytes);
   if (heap != NULL) hdi_lock_drop(&heap->lock);
@@ -364,7 +359,7 @@ static bool resize_large(hd_unit *unit, size_t bytes) {
 }
 
 static void *realloc_by_copy(hd_unit *unit, void *p, size_t bytes) {
-  hd_heap *heap = heap_of(unit);
+  hd_heap *heap = hdi_heap_explicit_owner(unit);
   size_t old = unit->block_bytes;
   void *target = heap != NULL ? hdi_alloc_from(heap, bytes, false) : hdi_alloc(bytes);
   if (HD_UNLIKELY(target == NULL)) return NULL;
@@ -451,7 +446,7 @@ void *hdi_alloc_aligned_from(hd_heap *heap, size_t alignment, size_t bytes, bool
 void *hdi_realloc_from(hd_heap *heap, void *p, size_t bytes) {
   if (p == NULL) return hdi_alloc_from(heap, bytes, false);
   hd_unit *unit = hdi_space_find(p);
-  if (unit == NULL || heap_of(unit) != heap) {
+  if (unit == NULL || hdi_heap_explicit_owner(unit) != heap) {
     hdi_report_other_heap("realloc", p);
     return no_memory();
   }

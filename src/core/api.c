@@ -170,9 +170,7 @@ HD_EXPORT void *hd_heap_aligned_alloc(hd_heap *heap, size_t alignment, size_t by
 
 HD_EXPORT hd_heap *hd_heap_of(const void *p) {
   hd_unit *unit = p == NULL ? NULL : hdi_space_find(p);
-  if (unit == NULL) return NULL;
-  hd_heap *heap = (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS);
-  return heap != NULL && heap->explicit_heap ? heap : NULL;
+  return unit == NULL ? NULL : hdi_heap_explicit_owner(unit);
 }
 
 /* ---- collecting -------------------------------------------------------------------------------------------------- */

@@ -84,6 +84,15 @@ typedef struct hd_heap hd_heap;
 extern HD_HIDDEN __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec")));
 extern HD_HIDDEN hd_heap hdi_heap_empty;
 
+/* The heap that owns a unit, without the word's low bits; NULL for free units and for large blocks of no explicit heap. */
+FAST hd_heap *hdi_heap_owner(hd_unit *unit) { return (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS); }
+
+/* The same, but NULL unless it is an explicit heap. */
+FAST hd_heap *hdi_heap_explicit_owner(hd_unit *unit) {
+  hd_heap *heap = hdi_heap_owner(unit);
+  return heap != NULL && heap->explicit_heap ? heap : NULL;
+}
+
 FAST bool hdi_heap_is_empty(const hd_heap *heap) { return heap == &hdi_heap_empty; }
 
 /* Fill the slot of a class with free blocks. The caller is inside the gate (or has the lock). false: no memory. */

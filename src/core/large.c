@@ -71,7 +71,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
 
 /* The space of an explicit heap's block is the heap's; all others live in the common one. */
 static hd_space *space_of(hd_unit *first) {
-  hd_heap *heap = hdi_large_heap(first);
+  hd_heap *heap = hdi_heap_owner(first);
   return heap == NULL ? &hdi_space : heap->space;
 }
 
@@ -86,7 +86,7 @@ void hdi_large_free(hd_heap *heap, hd_unit *first) { give(heap, first, first->ru
 
 /* Units of an explicit heap's block change where it stands: keep its account. */
 static bool charge(hd_unit *first, size_t more) {
-  hd_heap *heap = hdi_large_heap(first);
+  hd_heap *heap = hdi_heap_owner(first);
   if (heap == NULL) return true;
   if (heap->limit_units != 0 && more > heap->limit_units - heap->held_units) return false;
   heap->held_units += more;
@@ -94,7 +94,7 @@ static bool charge(hd_unit *first, size_t more) {
 }
 
 static void refund(hd_unit *first, size_t units) {
-  hd_heap *heap = hdi_large_heap(first);
+  hd_heap *heap = hdi_heap_owner(first);
   if (heap != NULL) heap->held_units -= units;
 }
 
@@ -145,7 +145,7 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
 }
 
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {
-  if (first->block_bytes < MOVE_MIN || hdi_large_heap(first) != NULL || heap->explicit_heap) return NULL;
+  if (first->block_bytes < MOVE_MIN || hdi_heap_owner(first) != NULL || heap->explicit_heap) return NULL;
   bool copied = true;
   void *to = first->block_bytes <= COPY_MAX ? move_by_copy(heap, first, bytes) : NULL;
   if (to == NULL && hdi_os.can_move) {

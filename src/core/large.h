@@ -23,9 +23,4 @@ bool hdi_large_resize(hd_unit *first, size_t bytes);
 /* Move the block's pages to a new run that has room to grow further. NULL: not possible, the block is unchanged. */
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes);
 
-/* The heap an explicit heap's block belongs to, else NULL. */
-static inline hd_heap *hdi_large_heap(const hd_unit *first) {
-  return (hd_heap *)(hd_load_relaxed(&((hd_unit *)(uintptr_t)first)->owner) & ~(uintptr_t)HD_OWNER_BITS);
-}
-
 #endif

@@ -135,7 +135,7 @@ static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
   if (hold_all(self)) {
     for (size_t i = 0; i < count; i++) {
       if (!is_page_head(batch[i])) continue;
-      hd_heap *heap = (hd_heap *)(hd_load_acquire(&batch[i]->owner) & ~(uintptr_t)HD_OWNER_BITS);
+      hd_heap *heap = hdi_heap_owner(batch[i]);
       if (heap != NULL && heap->held != HD_HOLD_NOT) bytes += tidy_page(heap, batch[i]);
     }
   }

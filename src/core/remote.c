@@ -18,7 +18,7 @@ static void push(hd_heap *owner, hd_unit *page) {
 
 static void announce(hd_unit *page, uint32_t count) {
   /* Read before the count is in: afterwards the page may already belong to somebody else. */
-  hd_heap *owner = (hd_heap *)(hd_load_acquire(&page->owner) & ~(uintptr_t)HD_OWNER_BITS);
+  hd_heap *owner = hdi_heap_owner(page);
   uint32_t enough = threshold(page);
   uint32_t old = hd_load_relaxed(&page->remote_count);
   uint32_t sum = 0;

@@ -17,8 +17,6 @@ typedef struct hd_walk {
   void *user;
 } hd_walk;
 
-static hd_heap *owner_of(hd_unit *unit) { return (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS); }
-
 static bool visit_blocks(const hd_walk *walk, const hd_area *area, const hd_unit *page) {
   if (!walk->visitor(area, NULL, 0, walk->user)) return false;
   if (!walk->blocks) return true;
@@ -31,8 +29,7 @@ static bool visit_blocks(const hd_walk *walk, const hd_area *area, const hd_unit
 
 /* One head unit; areas of other heaps are passed over. */
 static bool visit_unit(const hd_walk *walk, hd_unit *unit, unsigned kind) {
-  hd_heap *owner = owner_of(unit);
-  hd_heap *heap = owner != NULL && owner->explicit_heap ? owner : NULL;
+  hd_heap *heap = hdi_heap_explicit_owner(unit);
   if (walk->heap != NULL && heap != walk->heap) return true;
   bool large = kind == HD_UNIT_LARGE;
   hd_area area = {
