@@ -10,7 +10,7 @@ endif()
 # os_fault.c is not among them: it is a layer that tests put between, see test/.
 file(GLOB HEDDLE_OS_SOURCES CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/os/os_${system}.c ${HEDDLE_SRC_DIR}/os/${system}_*.c)
 file(GLOB HEDDLE_BASE_SOURCES CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/base/*.c)
-file(GLOB HEDDLE_CORE_SOURCES CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/core/*.c)
+file(GLOB HEDDLE_CORE_SOURCES CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/core/*.c ${HEDDLE_SRC_DIR}/objects/*.c)
 file(GLOB HEDDLE_SHIM_SOURCES CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/override/*.c)
 # start_*.c defines no malloc: it belongs to every form.
 file(GLOB start_sources CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/override/start_*.c)

@@ -171,18 +171,31 @@ HEDDLE_API hd_heap *hd_heap_of(const void *p);
 
 /* ---- walking ---------------------------------------------------------------------------------------------------- */
 
-/** One page or large block as a walk shows it. */
+/** What an area of a walk is: pages and large blocks of heaps, or the region of an object that carves it up by itself. */
+typedef enum hd_area_kind {
+  HD_AREA_PAGE = 0,
+  HD_AREA_LARGE = 1,
+  HD_AREA_ARENA = 2,
+  HD_AREA_POOL = 3,
+  HD_AREA_INDEX_POOL = 4,
+  HD_AREA_STRING_POOL = 5,
+  HD_AREA_HANDLES = 6
+} hd_area_kind;
+
+/** One page, large block or object's region as a walk shows it. Fields are only ever added at the end. */
 typedef struct hd_area {
-  hd_heap *heap;         /* a heap made by hd_heap_create, or NULL: a thread's heap */
+  hd_heap *heap;         /* a heap made by hd_heap_create, or NULL: a thread's heap, or an object's region */
   const void *address;   /* first byte */
   size_t bytes;          /* length of the area */
-  size_t block_bytes;    /* usable size of each block */
-  size_t block_capacity; /* blocks the area can hold */
-  size_t block_used;     /* live blocks in it */
+  size_t block_bytes;    /* usable size of each block; of a region: bytes touched so far */
+  size_t block_capacity; /* blocks the area can hold; 0 for regions */
+  size_t block_used;     /* live blocks in it; 0 for regions */
+  hd_area_kind kind;     /* what it is */
+  const char *name;      /* of a region's object, valid during the visit; else NULL */
 } hd_area;
 
-/** Called for each area (block NULL), then, when blocks were asked for, for each live block in it. Return false to stop.
- *  It must not allocate or free. */
+/** Called for each area (block NULL), then, when blocks were asked for, for each live block in it; what lies in a region is known
+ *  to its object alone, so it shows no blocks. Return false to stop. It must not allocate or free. */
 typedef bool hd_visitor(const hd_area *area, void *block, size_t block_bytes, void *user);
 
 /** Visit the areas of one heap, or of all heaps (heap NULL), and with blocks true their live blocks.
@@ -239,6 +252,8 @@ typedef struct hd_stats {
   size_t os_call_count;    /* system calls that changed mappings */
   size_t moved_total;      /* bytes moved by page-table moves instead of copies */
   size_t resident;         /* the process's resident set, as the system reports it; 0 if unknown */
+  size_t objects;          /* touched memory of arenas, pools and handles; not part of live */
+  size_t object_count;     /* regions of such objects */
 } hd_stats;
 
 /** Fill *stats, whose struct_bytes the caller has set; fields beyond the library's version stay untouched.

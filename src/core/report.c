@@ -32,12 +32,27 @@ static void put_class(hd_text *text, const hd_unit *unit) {
   hdi_text_put(text, large ? " bytes)" : "-byte class)");
 }
 
-/* The first unit of the live large block that covers this unit, or NULL: only first units are marked, so look back. */
-static const hd_unit *covering_large(const hd_unit *unit) {
+const char *hdi_area_kind_text(hd_area_kind kind) {
+  static const char *const texts[] = {"a page",        "a large block", "an arena",          "a pool",
+                                      "an index pool", "a string pool", "a table of handles"};
+  return (size_t)kind < sizeof texts / sizeof texts[0] ? texts[kind] : "an object";
+}
+
+static void put_region(hd_text *text, const hd_unit *region) {
+  hdi_text_put(text, ", memory of ");
+  hdi_text_put(text, hdi_area_kind_text((hd_area_kind)region->class_index));
+  if (region->name == NULL) return;
+  hdi_text_put(text, " '");
+  hdi_text_put(text, region->name);
+  hdi_text_put(text, "'");
+}
+
+/* The first unit of the live large block or region that covers this unit, or NULL: only first units are marked, so look back. */
+static const hd_unit *covering_run(const hd_unit *unit) {
   const hd_space *space = hdi_space_of(unit);
   for (const hd_unit *at = unit; at >= space->units; at--) {
     unsigned kind = hd_load_relaxed(&((hd_unit *)(uintptr_t)at)->kind);
-    if (kind == HD_UNIT_LARGE) return (size_t)(unit - at) < at->run_units ? at : NULL;
+    if (kind == HD_UNIT_LARGE || kind == HD_UNIT_REGION) return (size_t)(unit - at) < at->run_units ? at : NULL;
     if (kind != HD_UNIT_NONE) return NULL;
   }
   return NULL;
@@ -59,9 +74,13 @@ void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit) {
     return;
   }
   unsigned kind = hd_load_relaxed(&unit->kind);
-  const hd_unit *large = kind == HD_UNIT_NONE || kind == HD_UNIT_LARGE ? covering_large(unit) : NULL;
+  const hd_unit *large = kind == HD_UNIT_NONE || kind == HD_UNIT_LARGE || kind == HD_UNIT_REGION ? covering_run(unit) : NULL;
   bool was_free = hdi_text_equal(verb, 4, "free");
-  if (large != NULL && large->base != p) {
+  if (large != NULL && hd_load_relaxed(&large->kind) == HD_UNIT_REGION) {
+    put_what(&text, verb, "", p);
+    put_region(&text, large);
+    finish(&text, "HD-E07");
+  } else if (large != NULL && large->base != p) {
     put_what(&text, verb, "", p);
     hdi_text_put(&text, ", an interior pointer");
     put_class(&text, large);

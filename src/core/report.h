@@ -4,6 +4,10 @@
 #define HD_CORE_REPORT_H
 
 #include "core/unit.h"
+#include "heddle.h"
+
+/* "an arena" and so on, for reports. */
+const char *hdi_area_kind_text(hd_area_kind kind);
 
 /* Say what is wrong with giving p to the function `verb` ("free", "realloc", ...). p lies in Heddle's memory and is no live
  * block. unit: its table entry, NULL where

@@ -435,15 +435,16 @@ static void absorb_top(hd_space *space) {
   give_locked(space, space->units + top, space->unit_count - top, true, hdi_space_tick());
 }
 
-static bool beyond_limit(const hd_space *space, size_t units) {
+bool hdi_space_allows(const hd_space *space, size_t units) {
+  if (HD_LIKELY(hdi_options.limit == 0)) return true;
   size_t used = hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units);
-  return space == &hdi_space && used + units > (uint64_t)hdi_options.limit >> HD_UNIT_SHIFT;
+  return space != &hdi_space || used + units <= (uint64_t)hdi_options.limit >> HD_UNIT_SHIFT;
 }
 
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
   HD_ASSERT(units > 0 && hd_is_power_of_2(align_units));
   hd_unit *first = NULL;
-  if (HD_UNLIKELY(hdi_options.limit != 0) && beyond_limit(space, units)) return NULL;
+  if (HD_UNLIKELY(!hdi_space_allows(space, units))) return NULL;
   bool locked = hdi_lock_take_unless_fork(&space->lock);
   if (HD_LIKELY(locked)) {
     take_in_deferred(space);

@@ -74,6 +74,9 @@ bool hdi_space_covers(const void *p);
 bool hdi_space_publish(hd_space *space);
 void hdi_space_retract(hd_space *space);
 
+/* Whether the option `limit` leaves room for so many more units. */
+bool hdi_space_allows(const hd_space *space, size_t units);
+
 /* A run of units, its first at a multiple of align_units; *zeroed says whether it reads as zero. Entries of the run: kind NONE,
  * owner 0, run_units set at the first. NULL when the space is full or the system refuses. */
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed);

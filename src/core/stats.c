@@ -17,6 +17,18 @@ typedef struct hd_walk {
   void *user;
 } hd_walk;
 
+static bool visit_region(const hd_walk *walk, hd_unit *unit) {
+  if (walk->heap != NULL) return true;
+  hd_area area = {
+      .address = unit->base,
+      .bytes = (size_t)unit->run_units << HD_UNIT_SHIFT,
+      .block_bytes = hd_load_relaxed(&unit->touched),
+      .kind = (hd_area_kind)unit->class_index,
+      .name = unit->name,
+  };
+  return walk->visitor(&area, NULL, 0, walk->user);
+}
+
 static bool visit_blocks(const hd_walk *walk, const hd_area *area, const hd_unit *page) {
   if (!walk->visitor(area, NULL, 0, walk->user)) return false;
   if (!walk->blocks) return true;
@@ -29,6 +41,7 @@ static bool visit_blocks(const hd_walk *walk, const hd_area *area, const hd_unit
 
 /* One head unit; areas of other heaps are passed over. */
 static bool visit_unit(const hd_walk *walk, hd_unit *unit, unsigned kind) {
+  if (kind == HD_UNIT_REGION) return visit_region(walk, unit);
   hd_heap *heap = hdi_heap_explicit_owner(unit);
   if (walk->heap != NULL && heap != walk->heap) return true;
   bool large = kind == HD_UNIT_LARGE;
@@ -39,6 +52,7 @@ static bool visit_unit(const hd_walk *walk, hd_unit *unit, unsigned kind) {
       .block_bytes = unit->block_bytes,
       .block_capacity = unit->capacity,
       .block_used = large ? 1 : hdi_page_count_live(unit),
+      .kind = large ? HD_AREA_LARGE : HD_AREA_PAGE,
   };
   return visit_blocks(walk, &area, unit);
 }
@@ -48,7 +62,8 @@ static bool walk_space(const hd_walk *walk, hd_space *space) {
   for (size_t at = 0; at < top;) {
     hd_unit *unit = space->units + at;
     unsigned kind = hd_load_acquire(&unit->kind);
-    bool head = (kind == HD_UNIT_PAGE && unit->head == unit) || (kind == HD_UNIT_LARGE && hd_load_relaxed(&unit->live) == 1);
+    bool run = kind == HD_UNIT_LARGE || kind == HD_UNIT_REGION;
+    bool head = (kind == HD_UNIT_PAGE && unit->head == unit) || (run && hd_load_relaxed(&unit->live) == 1);
     if (head && !visit_unit(walk, unit, kind)) return false;
     size_t step = kind != HD_UNIT_NONE && kind != HD_UNIT_BUSY ? unit->run_units : 1;
     at += step > 0 && (head || kind == HD_UNIT_CLEAN || kind == HD_UNIT_DIRTY) ? step : 1;
@@ -73,11 +88,15 @@ HD_EXPORT bool hd_heap_walk(hd_heap *heap, bool blocks, hd_visitor *visitor, voi
 static bool add_area(const hd_area *area, void *block, size_t block_bytes, void *user) {
   hd_stats *stats = user;
   (void)block, (void)block_bytes;
+  if (area->kind > HD_AREA_LARGE) {
+    stats->objects += area->block_bytes;
+    stats->object_count++;
+    return true;
+  }
   size_t live = area->block_used * area->block_bytes;
   stats->live += live;
   stats->live_count += area->block_used;
-  bool large = area->block_capacity == 1; /* every page holds more */
-  if (large) stats->large += live;
+  if (area->kind == HD_AREA_LARGE) stats->large += live;
   else stats->page_count++;
   stats->free_in_pages += area->bytes - live;
   return true;
@@ -136,6 +155,8 @@ static const hd_field fields[] = {
     FIELD(live, true, "in blocks that the program holds"),
     FIELD(live_count, false, "blocks that the program holds"),
     FIELD(large, true, "of these, in large blocks"),
+    FIELD(objects, true, "in arenas, pools and handles"),
+    FIELD(object_count, false, "regions of arenas, pools and handles"),
     FIELD(free_in_pages, true, "free blocks and ends in pages"),
     FIELD(cached, true, "free runs, still resident"),
     FIELD(metadata, true, "tables, heaps and maps"),

@@ -46,14 +46,18 @@ static bool wants_passthrough(void) {
   return hdi_next_is_watched();
 }
 
+static bool start_space(void) {
+  if (!hdi_space_init()) return false;
+  size_t store_bytes = 0;
+  void *store_range = hdi_space_store_range(&store_bytes);
+  return hdi_store_init(store_range, store_bytes);
+}
+
 static unsigned start(void) {
   hdi_os_init();
   hdi_options_init();
   if (wants_passthrough()) return START_PASSTHROUGH;
-  if (!hdi_space_init()) return START_FAILED;
-  size_t store_bytes = 0;
-  void *store_range = hdi_space_store_range(&store_bytes);
-  if (!hdi_store_init(store_range, store_bytes)) return START_FAILED;
+  if (!start_space()) return START_FAILED;
   exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
   return START_DONE;
 }
@@ -72,6 +76,21 @@ void hdi_thread_init(void) {
   }
   if (start_thread == hdi_os_thread_id()) return;
   while ((state = hd_load_acquire(&start_state)) == START_BUSY) hdi_os_wait(&start_state, START_BUSY, 10);
+}
+
+/* With malloc passed through the space serves regions alone, and starts with the first of them. */
+bool hdi_thread_init_space(void) {
+  static atomic_uint late; /* 0: not tried, 1: done, 2: failed */
+  hdi_thread_init();
+  unsigned state = hd_load_acquire(&start_state);
+  if (HD_LIKELY(state != START_PASSTHROUGH)) return state == START_DONE;
+  if (hd_load_acquire(&late) != 0) return hd_load_acquire(&late) == 1;
+  hdi_lock_take(&pool.lock);
+  bool first = hd_load_relaxed(&late) == 0;
+  if (first) hd_store_release(&late, start_space() ? 1u : 2u);
+  hdi_lock_drop(&pool.lock);
+  if (first) pthread_atfork(fork_prepare, fork_parent, fork_child);
+  return hd_load_acquire(&late) == 1;
 }
 
 bool hdi_thread_is_passthrough(void) { return hd_load_acquire(&start_state) == START_PASSTHROUGH; }

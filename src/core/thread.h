@@ -16,6 +16,9 @@ SLOW hd_heap *hdi_thread_heap(void);
 /* Start the library if that has not happened. */
 void hdi_thread_init(void);
 
+/* The same, and the common space also where malloc is passed through. false: there is none. */
+bool hdi_thread_init_space(void);
+
 bool hdi_thread_is_passthrough(void);
 
 /* All heaps since the start, newest first, through next_registered. */

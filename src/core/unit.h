@@ -23,7 +23,7 @@ enum {
   HD_UNIT_ENTRY_SHIFT = 7 /* log2 sizeof(hd_unit) */
 };
 
-/* What a unit is used for. Inner units of large blocks and of free runs keep HD_UNIT_NONE: only the ends are marked. */
+/* What a unit is used for. Inner units of large blocks, regions and free runs keep HD_UNIT_NONE: only the ends are marked. */
 enum hd_unit_kind {
   HD_UNIT_NONE = 0,   /* never used, or the inside of a free run or large block */
   HD_UNIT_CLEAN,      /* first or last unit of a free run that reads as zero */
@@ -31,6 +31,7 @@ enum hd_unit_kind {
   HD_UNIT_BUSY,       /* a free run that is being purged right now */
   HD_UNIT_PAGE,       /* a unit of a page */
   HD_UNIT_LARGE,      /* first unit of a large block */
+  HD_UNIT_REGION,     /* first unit of an arena's or pool's region */
 };
 
 /* Life of a page; see page.h. */
@@ -48,13 +49,19 @@ typedef struct hd_unit hd_unit;
 struct hd_unit {
   /* line 0 */
   _Atomic uintptr_t owner;    /* pages: the heap with low bits; 0 for all others */
-  uint8_t *base;              /* pages and large: address of the first block */
+  uint8_t *base;              /* pages and large: address of the first block; regions: their start */
   uint64_t inverse;           /* pages: inverse of the odd part of block_bytes */
-  hd_block_state *map;        /* pages: one byte a block */
-  uint64_t capacity;          /* pages: blocks; large: 1 */
-  size_t block_bytes;         /* pages: size of a block; large: usable size */
-  hd_unit *head;              /* pages, large: the run's first unit */
-  uint8_t class_index;        /* pages */
+  union {
+    hd_block_state *map;      /* pages: one byte a block */
+    const char *name;         /* regions: the object's name, or NULL */
+  };
+  uint64_t capacity;          /* pages: blocks; large: 1; regions: 0 */
+  union {
+    size_t block_bytes;       /* pages: size of a block; large: usable size */
+    _Atomic size_t touched;   /* regions: bytes that cost memory */
+  };
+  hd_unit *head;              /* pages, large, regions: the run's first unit */
+  uint8_t class_index;        /* pages; regions: enum hd_area_kind */
   uint8_t state;              /* enum hd_page_state */
   _Atomic uint8_t kind;       /* enum hd_unit_kind */
   uint8_t zeroed;             /* pages: blocks never handed out read as zero */

@@ -47,6 +47,9 @@ bool hdi_os_claim(void *address, size_t bytes);
 /* reserved -> clean. false when the system refuses. */
 bool hdi_os_commit(void *address, size_t bytes);
 
+/* clean or dirty -> reserved (on), or back to clean (off). Whole system pages. false when the system refuses. */
+bool hdi_os_guard(void *address, size_t bytes, bool on);
+
 /* dirty -> clean, the memory goes back to the system at once. false when the system refuses; then it stays dirty. */
 bool hdi_os_purge(void *address, size_t bytes);
 

@@ -133,6 +133,11 @@ void hdi_os_unreserve(void *address, size_t bytes) { hd_syscall3(SYS_munmap, add
 
 bool hdi_os_commit(void *address, size_t bytes) { return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE)); }
 
+bool hdi_os_guard(void *address, size_t bytes, bool on) {
+  if (on) advise(address, bytes, MADV_DONTNEED);
+  return !failed(hd_syscall3(SYS_mprotect, address, bytes, on ? PROT_NONE : PROT_READ | PROT_WRITE));
+}
+
 bool hdi_os_purge(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED); }
 
 bool hdi_os_move(void *from, void *to, size_t bytes) {

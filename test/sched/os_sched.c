@@ -64,6 +64,11 @@ bool hdi_os_claim(void *address, size_t bytes) {
 }
 bool hdi_os_commit(void *address, size_t bytes) { return address != NULL && bytes != 0; }
 
+bool hdi_os_guard(void *address, size_t bytes, bool on) {
+  (void)address, (void)bytes, (void)on;
+  return false;
+}
+
 bool hdi_os_purge(void *address, size_t bytes) {
   sched_system_call();
   memset(address, 0, bytes);

@@ -1,0 +1,107 @@
+/* See region.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/region.h"
+
+#include <errno.h>
+
+#include "core/check.h"
+#include "core/counters.h"
+#include "core/purge.h"
+#include "core/space.h"
+#include "core/thread.h"
+#include "os/os.h"
+
+static size_t units_for(size_t bytes) { return (hd_max(bytes, 1) + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT; }
+
+static hd_unit *unit_of(const void *region) {
+  hd_unit *first = hdi_space_find(region);
+  HD_ASSERT(first != NULL && first->base == region && hd_load_relaxed(&first->kind) == HD_UNIT_REGION);
+  return first;
+}
+
+static void *make(hd_unit *first, hd_area_kind kind, const char *name) {
+  if (first == NULL) {
+    errno = ENOMEM;
+    return NULL;
+  }
+  first->base = hdi_space_address(&hdi_space, first);
+  first->capacity = 0; /* no pointer into it is ever a block */
+  first->inverse = 1;
+  first->shift = 0;
+  hd_store_relaxed(&first->touched, (size_t)0);
+  first->head = first;
+  first->class_index = (uint8_t)kind;
+  first->name = name;
+  hd_store_relaxed(&first->owner, (uintptr_t)0);
+  hd_store_relaxed(&first->live, 1u);
+  hd_store_release(&first->kind, HD_UNIT_REGION);
+  return first->base;
+}
+
+void *hdi_region_take(hd_area_kind kind, const char *name, size_t bytes, bool *zeroed) {
+  bool ready = hdi_thread_init_space() && bytes <= PTRDIFF_MAX;
+  return make(ready ? hdi_space_take(&hdi_space, units_for(bytes), 1, zeroed) : NULL, kind, name);
+}
+
+void *hdi_region_reserve(hd_area_kind kind, const char *name, size_t bytes) {
+  bool ready = hdi_thread_init_space() && bytes <= PTRDIFF_MAX;
+  size_t units = units_for(bytes);
+  return make(ready && hdi_space_allows(&hdi_space, units) ? hdi_space_take_clean(&hdi_space, units) : NULL, kind, name);
+}
+
+size_t hdi_region_bytes(const void *region) { return (size_t)unit_of(region)->run_units << HD_UNIT_SHIFT; }
+
+bool hdi_region_extend(void *region, size_t bytes, bool *zeroed) {
+  hd_unit *first = unit_of(region);
+  if (bytes > PTRDIFF_MAX) return false;
+  size_t units = units_for(bytes);
+  *zeroed = true;
+  return units <= first->run_units || hdi_space_extend(&hdi_space, first, first->run_units, units - first->run_units, zeroed);
+}
+
+void hdi_region_shrink(void *region, size_t bytes, bool dirty) {
+  hd_unit *first = unit_of(region);
+  size_t units = units_for(bytes);
+  size_t old = first->run_units;
+  if (units >= old) return;
+  first->run_units = (uint32_t)units;
+  hdi_space_give(&hdi_space, first + units, old - units, dirty);
+  hdi_purge_note();
+}
+
+void hdi_region_give(void *region, size_t clean_from, size_t clean_to) {
+  hd_unit *first = unit_of(region);
+  size_t units = first->run_units;
+  size_t from = hd_min((clean_from + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT, units);
+  size_t to = hd_min(clean_to >> HD_UNIT_SHIFT, units);
+  hd_store_relaxed(&first->live, 0u);
+  hd_store_release(&first->kind, HD_UNIT_NONE);
+  if (from >= to) {
+    from = units;
+    to = units;
+  }
+  if (from > 0) hdi_space_give(&hdi_space, first, from, true);
+  if (to > from) hdi_space_give(&hdi_space, first + from, to - from, false);
+  if (units > to) hdi_space_give(&hdi_space, first + to, units - to, true);
+  hdi_purge_note();
+}
+
+size_t hdi_region_purge(void *region, size_t offset, size_t bytes, size_t *start) {
+  size_t from = hd_round_up(offset, hdi_os.page_bytes);
+  size_t to = hd_round_down(offset + bytes, hdi_os.page_bytes);
+  *start = from;
+  if (from >= to) return 0;
+  uint8_t *address = (uint8_t *)region + from;
+  hdi_space_before_purge(address, to - from);
+  hdi_counters_os_call(1);
+  if (!hdi_os_purge(address, to - from)) return 0;
+  hdi_counters_purged(to - from);
+  return to - from;
+}
+
+bool hdi_region_guard(void *region, size_t offset, size_t bytes, bool on) {
+  hdi_counters_os_call(1);
+  return hdi_os_guard((uint8_t *)region + offset, bytes, on);
+}
+
+void hdi_region_note(void *region, size_t touched) { hd_store_relaxed(&unit_of(region)->touched, touched); }
