@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/check.h"
+#include "core/claim.h"
 #include "core/gate.h"
 #include "core/large.h"
 #include "core/page.h"
@@ -37,7 +38,7 @@ static inline void *take_gated(hd_heap *heap, unsigned class_index, bool *zeroed
   void *p = NULL;
   hdi_gate_enter(heap);
   uint64_t bits = slot->bits;
-  if (bits == 0 && class->page != NULL) bits = hdi_page_claim_again(class->page, class);
+  if (bits == 0 && class->page != NULL) bits = hdi_claim_again(class->page, class);
   if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = slot->bits;
   if (HD_LIKELY(bits != 0)) {
     *zeroed = class->zeroed;
@@ -231,30 +232,40 @@ static SLOW void misuse(void *p) {
 
 void hdi_free_dead(hd_unit *unit, hd_block_state *state) { misuse(unit->base + (size_t)(state - unit->map) * unit->block_bytes); }
 
-static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
-  hd_unit *head = unit->head;
-  hd_heap *owner = hdi_heap_owner(unit);
-  uint64_t index = hdi_unit_block_index(unit, p);
-  if (HD_UNLIKELY(index >= unit->capacity || owner == NULL)) {
-    misuse(p);
-    return;
-  }
+/* The thread has no heap to count in. One that frees and frees without ever allocating (a consumer) gets one after all. */
+static SLOW void count_without_heap(hd_unit *page) {
+  hdi_thread_homeless_free();
+  hdi_remote_count_slow(hdi_heap_self, page);
+}
+
+/* A block of another thread's page, which index says it is. */
+static inline void free_remote(hd_unit *unit, uint64_t index, hd_heap *self) {
   hd_block_state *state = unit->map + index;
-  bool explicit_heap = owner->explicit_heap;
-  if (explicit_heap) hdi_lock_take(&owner->lock);
   if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {
-    if (explicit_heap) hdi_lock_drop(&owner->lock);
-    misuse(p);
+    hdi_free_dead(unit, state);
     return;
   }
-  if (explicit_heap) {
-    if (hdi_free_local(head, state)) hdi_heap_settle(owner, head);
-    hdi_lock_drop(&owner->lock);
-  } else {
-    hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */
-    hdi_remote_count(self, head);
-    hdi_purge_note();
-  }
+  hd_unit *head = unit->head;
+  hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */
+  if (HD_UNLIKELY(hdi_heap_is_empty(self))) count_without_heap(head);
+  else hdi_remote_count(self, head);
+}
+
+static SLOW void free_explicit(hd_unit *unit, uint64_t index, hd_heap *owner) {
+  hd_block_state *state = unit->map + index;
+  hdi_lock_take(&owner->lock);
+  bool live = hd_load_relaxed(state) == HD_BLOCK_LIVE;
+  if (live && hdi_free_local(unit->head, state)) hdi_heap_settle(owner, unit->head);
+  hdi_lock_drop(&owner->lock);
+  if (!live) hdi_free_dead(unit, state);
+}
+
+static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
+  uintptr_t owner = hd_load_acquire(&unit->owner);
+  uint64_t index = hdi_unit_block_index(unit, p);
+  if (HD_UNLIKELY(index >= unit->capacity || owner == 0)) misuse(p);
+  else if (owner & HD_OWNER_EXPLICIT) free_explicit(unit, index, hdi_heap_owner(unit));
+  else free_remote(unit, index, self);
 }
 
 static void free_large(void *p, hd_unit *unit, hd_heap *self) {
@@ -304,10 +315,16 @@ void hdi_free_misfit(hd_unit *unit, uint64_t index) {
   free_any(unit->base + offset, hdi_heap_self);
 }
 
+/* The entry is the right one if the index says so, whose ever the page is: see hdi_unit_block_index. */
 void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
-  if (HD_LIKELY(hd_load_relaxed(&unit->owner) == ((uintptr_t)heap | HD_OWNER_MULTI))) {
+  uintptr_t owner = hd_load_acquire(&unit->owner);
+  if (HD_LIKELY(owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0)) {
     uint64_t index = hdi_unit_block_index(unit, p);
     if (HD_LIKELY(index < unit->capacity)) {
+      if (owner != ((uintptr_t)heap | HD_OWNER_MULTI)) {
+        free_remote(unit, index, heap);
+        return;
+      }
       hd_block_state *state = unit->map + index;
       if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, state);
       else if (HD_UNLIKELY(hdi_free_local(unit->head, state))) hdi_free_event(heap, unit->head);

@@ -3,6 +3,7 @@
 #include "core/heap.h"
 
 #include "core/check.h"
+#include "core/claim.h"
 #include "core/page.h"
 #include "core/remote.h"
 
@@ -196,7 +197,7 @@ static bool claim(hd_heap *heap, unsigned class_index) {
   hd_unit *page = class->page;
   page->credit -= hdi_remote_take(page);
   uint32_t fresh = page->fresh;
-  if (!hdi_page_claim(page, &heap->slot[class_index], class)) return false;
+  if (!hdi_claim_next(page, &heap->slot[class_index], class)) return false;
   if (page->fresh != fresh && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;
   return true;
 }

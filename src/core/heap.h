@@ -16,7 +16,7 @@
 #include "core/space.h"
 #include "core/unit.h"
 
-enum { HD_REMOTE_TABLE = 16, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_CACHE_UNITS = 32 };
+enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_CACHE_UNITS = 32 };
 
 /* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. */
 typedef struct hd_slot {
@@ -34,7 +34,8 @@ typedef struct hd_class {
   hd_unit *first, *last;  /* PARTIAL */
   uint32_t step;          /* virgin blocks to claim next time */
   uint32_t page_count;    /* pages of the class, in any state */
-  uint8_t short_claims;   /* claims of a handful of blocks; page.h */
+  uint8_t short_claims;   /* claims of a handful of blocks; claim.h */
+  uint8_t pause;          /* claims until the same group is tried again */
   bool extend;            /* the next claim takes virgin blocks first */
   bool zeroed;            /* the blocks claimed in the slot read as zero */
 } hd_class;
@@ -42,7 +43,8 @@ typedef struct hd_class {
 /* Frees of other heaps' blocks, counted by page and not yet announced. */
 typedef struct hd_remote_entry {
   hd_unit *page;
-  uint32_t count;
+  uint32_t left;  /* frees until they are announced */
+  uint32_t limit; /* where left started */
 } hd_remote_entry;
 
 enum hd_heap_life { HD_HEAP_USED, HD_HEAP_ORPHAN, HD_HEAP_DEAD /* its thread vanished in a fork */ };

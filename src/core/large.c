@@ -13,6 +13,8 @@ enum {
   RECYCLE_UNITS = 16,        /* blocks from 1 MiB on are filled with recycled pages, */
   PIECE_UNITS = 4,           /* in pieces from 256 KiB on: a shorter move costs more than its faults */
   MOVES_MAX = 8192,
+  HUGE_UNITS = 64,           /* blocks from 4 MiB on are taken for dense; smaller ones only with all that is around them */
+  HUGE_PAGE_UNITS = 32,
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
 };
 
@@ -29,39 +31,45 @@ static void *make_block(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed
   first->head = first;
   first->class_index = 0;
   first->zeroed = zeroed;
-  hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_MULTI : (uintptr_t)0);
+  hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT : (uintptr_t)0);
   hd_store_relaxed(&first->live, 1u);
   hd_store_release(&first->kind, HD_UNIT_LARGE);
   return first->base;
 }
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
- * wait for the purger. Each move leaves the kernel two more ranges to remember, so a process makes a limited number of them; and
- * none where huge pages were asked for, which moving would break up. */
+ * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are. Each move leaves the kernel two more
+ * ranges to remember, so a process makes a limited number of them. */
 static void recycle(hd_unit *first, size_t units) {
   static atomic_uint moves;
   uint8_t *start = hdi_space_address(&hdi_space, first);
-  if (!hdi_os.can_move || hdi_space_is_huge(start)) return;
-  for (size_t at = 0; units - at >= PIECE_UNITS && hd_load_relaxed(&moves) < MOVES_MAX;) {
-    hd_unit *piece = hdi_space_take_piece(PIECE_UNITS, units - at);
+  uint8_t *end = start + (units << HD_UNIT_SHIFT);
+  size_t step = units >= HUGE_UNITS ? HUGE_PAGE_UNITS : 1;
+  size_t least = hd_max(step, PIECE_UNITS);
+  if (!hdi_os.can_move) return;
+  uint8_t *to = (uint8_t *)hd_round_up((uintptr_t)start, step << HD_UNIT_SHIFT);
+  while (to < end && hd_load_relaxed(&moves) < MOVES_MAX) {
+    size_t most = hd_round_down((size_t)(end - to) >> HD_UNIT_SHIFT, step);
+    hd_unit *piece = most < least ? NULL : hdi_space_take_piece(least, most, step);
     if (piece == NULL) return;
     uint8_t *from = hdi_space_address(&hdi_space, piece);
     size_t piece_units = piece->run_units;
     hd_add(&moves, 1u);
     hdi_counters_os_call(1);
-    bool moved = !hdi_space_is_huge(from) && hdi_os_move(from, start + (at << HD_UNIT_SHIFT), piece_units << HD_UNIT_SHIFT);
+    bool whole = step > 1 || !hdi_space_is_huge(from);
+    bool moved = whole && hdi_os_move(from, to, piece_units << HD_UNIT_SHIFT);
     hdi_space_give(&hdi_space, piece, piece_units, !moved);
     if (!moved) return;
     hdi_counters_moved(piece_units << HD_UNIT_SHIFT);
-    at += piece_units;
+    to += piece_units << HD_UNIT_SHIFT;
   }
 }
 
 void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_zero, bool *zeroed) {
   size_t units = units_for(hd_max(bytes, 1));
-  size_t align_units = hd_max(alignment >> HD_UNIT_SHIFT, 1);
-  hd_unit *first = hdi_heap_take_run(heap, units, align_units, zeroed);
+  hd_unit *first = hdi_heap_take_run(heap, units, hd_max(alignment >> HD_UNIT_SHIFT, 1), zeroed);
   if (first == NULL) return NULL;
+  if (*zeroed && units >= HUGE_UNITS) hdi_space_want_huge(heap->space, first, units);
   if (*zeroed && !wants_zero && units >= RECYCLE_UNITS && !heap->own_space && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4) {
     recycle(first, units);
     *zeroed = false;

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/counters.h"
+#include "core/remote.h"
 #include "core/store.h"
 #include "os/os.h"
 
@@ -15,6 +16,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   uint32_t block_bytes = hdi_sizeclass_bytes(class_index);
   unsigned shift = (unsigned)hd_lowest_bit(block_bytes);
   uint32_t capacity = (uint32_t)(((size_t)units << HD_UNIT_SHIFT) / block_bytes);
+  uintptr_t owner = (uintptr_t)heap | (units > 1 ? HD_OWNER_MULTI : 0) | (heap->explicit_heap ? HD_OWNER_EXPLICIT : 0);
   hd_block_state *map = hdi_store_take(hd_round_up(capacity, 64));
   if (map == NULL) return false;
   for (uint32_t i = capacity; i < hd_round_up(capacity, 64); i++) hd_store_relaxed(&map[i], HD_BLOCK_NONE);
@@ -29,7 +31,8 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
     unit->head = page;
     unit->class_index = (uint8_t)class_index;
     hd_store_relaxed(&unit->kind, HD_UNIT_PAGE);
-    hd_store_relaxed(&unit->owner, (uintptr_t)heap | (units > 1 ? HD_OWNER_MULTI : 0));
+    unit->remote_limit = hdi_remote_limit(capacity, block_bytes);
+    hd_store_relaxed(&unit->owner, owner);
   }
   page->zeroed = zeroed;
   page->state = HD_PAGE_NONE;
@@ -48,63 +51,6 @@ void hdi_page_clear(hd_unit *page) {
     hd_store_relaxed(&page[i].kind, HD_UNIT_NONE);
   }
   page->state = HD_PAGE_NONE;
-}
-
-static bool claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
-  page->group = group;
-  page->credit += bits == UINT64_MAX ? 64 : hd_bit_count(bits);
-  slot->bits = bits;
-  class->zeroed = false;
-  slot->block_bytes = page->block_bytes;
-  slot->blocks = page->base + (size_t)group * 64 * page->block_bytes;
-  slot->map = page->map + (size_t)group * 64;
-  return true;
-}
-
-/* Free blocks of a group that have been handed out before. */
-static inline uint64_t touched_free(const hd_unit *page, uint32_t group) {
-  uint64_t bits = hdi_page_free_blocks(page->map + (size_t)group * 64);
-  uint32_t touched = page->fresh - group * 64;
-  return touched >= 64 ? bits : bits & hd_low_mask(touched);
-}
-
-/* The first group in [from, to) with a free block that has been handed out before; its bits in *bits. */
-static inline uint32_t next_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits) {
-  for (uint32_t group = from; group < to; group++) {
-    *bits = touched_free(page, group);
-    if (*bits != 0) return group;
-  }
-  return to;
-}
-
-static bool claim_virgin(hd_unit *page, hd_slot *slot, hd_class *class) {
-  if (page->fresh == page->capacity) return false;
-  uint32_t group = page->fresh / 64;
-  uint32_t at = page->fresh % 64;
-  uint32_t count = (uint32_t)hd_min(hd_min(class->step, 64 - at), page->capacity - page->fresh);
-  page->fresh += count;
-  claim_bits(page, slot, class, group, hd_low_mask(count) << at);
-  class->zeroed = page->zeroed;
-  return true;
-}
-
-bool hdi_page_claim(hd_unit *page, hd_slot *slot, hd_class *class) {
-  uint64_t bits = 0;
-  if (class->extend) {
-    class->extend = false;
-    if (claim_virgin(page, slot, class)) return true;
-  }
-  uint32_t groups = (page->fresh + 63) / 64;
-  if (page->credit == 1 && groups > 0) page->group = UINT32_MAX; /* all free: from the start again */
-  uint32_t found = next_group(page, page->group + 1, groups, &bits);
-  if (found < groups) return claim_bits(page, slot, class, found, bits);
-  /* At the end of the touched part: once more from its start if an eighth of it is free, else on into virgin blocks. */
-  int64_t unused = (int64_t)page->fresh - hdi_page_used(page);
-  if (unused > 0 && unused * 8 >= page->fresh) {
-    found = next_group(page, 0, groups, &bits);
-    if (found < groups) return claim_bits(page, slot, class, found, bits);
-  }
-  return claim_virgin(page, slot, class);
 }
 
 uint32_t hdi_page_count_live(const hd_unit *page) {

@@ -3,12 +3,16 @@
 #include "core/remote.h"
 
 #include "core/check.h"
-#include "core/gate.h"
+#include "core/purge.h"
 
 enum { ENTRY_BYTES = 16 * 1024 /* most memory that an unannounced entry may stand for */ };
 
 /* Counted frees at which the owner is told: an eighth of the page, as for local frees. */
 static uint32_t threshold(const hd_unit *page) { return page->capacity >= 16 ? page->capacity / 8 : 1; }
+
+uint16_t hdi_remote_limit(uint32_t capacity, uint32_t block_bytes) {
+  return (uint16_t)hd_max(1, hd_min(capacity / 8, (ENTRY_BYTES + block_bytes - 1) / block_bytes));
+}
 
 static void push(hd_heap *owner, hd_unit *page) {
   hd_unit *head = hd_load_relaxed(&owner->inbox);
@@ -29,40 +33,35 @@ static void announce(hd_unit *page, uint32_t count) {
     if (queue) sum |= HD_REMOTE_QUEUED;
   } while (!hd_swap_if(&page->remote_count, &old, sum));
   if (queue) push(owner, page);
+  hdi_purge_note();
 }
 
-static unsigned table_index(const hd_unit *page) {
-  uintptr_t at = (uintptr_t)page >> HD_UNIT_ENTRY_SHIFT;
-  return (unsigned)((at ^ (at >> 4) ^ (at >> 9)) % HD_REMOTE_TABLE);
-}
-
-void hdi_remote_count(hd_heap *self, hd_unit *page) {
-  if (HD_UNLIKELY(hdi_heap_is_empty(self) || hdi_gate_is_inside(self))) {
+void hdi_remote_count_slow(hd_heap *self, hd_unit *page) {
+  if (hdi_heap_is_empty(self) || hdi_gate_is_inside(self)) {
     announce(page, 1);
     return;
   }
   hdi_gate_enter(self);
-  hd_remote_entry *entry = &self->remote[table_index(page)];
-  if (HD_UNLIKELY(entry->page != page)) {
-    if (entry->page != NULL) announce(entry->page, entry->count);
+  hd_remote_entry *entry = hdi_remote_entry(self, page);
+  if (entry->page != page) {
+    if (entry->page != NULL) announce(entry->page, entry->limit - entry->left);
     entry->page = page;
-    entry->count = 0;
+    entry->left = entry->limit = page->remote_limit;
   }
-  entry->count++;
-  if (HD_UNLIKELY(entry->count >= threshold(page) || entry->count * page->block_bytes >= ENTRY_BYTES)) {
-    uint32_t count = entry->count;
+  if (--entry->left == 0) {
     entry->page = NULL;
-    announce(page, count);
+    announce(page, entry->limit);
   }
   hdi_gate_leave(self);
 }
 
 void hdi_remote_flush(hd_heap *self) {
   for (unsigned i = 0; i < HD_REMOTE_TABLE; i++) {
-    hd_unit *page = self->remote[i].page;
+    hd_remote_entry *entry = &self->remote[i];
+    hd_unit *page = entry->page;
     if (page == NULL) continue;
-    self->remote[i].page = NULL;
-    announce(page, self->remote[i].count);
+    entry->page = NULL;
+    announce(page, entry->limit - entry->left);
   }
 }
 

@@ -18,10 +18,29 @@
 #ifndef HD_CORE_REMOTE_H
 #define HD_CORE_REMOTE_H
 
-#include "core/heap.h"
+#include "core/gate.h"
 
-/* R2, for a block of page whose byte has been written. self: the freeing thread's heap, or the empty heap. */
-void hdi_remote_count(hd_heap *self, hd_unit *page);
+/* Frees of a page's blocks that one other heap counts before it tells the owner. */
+uint16_t hdi_remote_limit(uint32_t capacity, uint32_t block_bytes);
+
+/* The entry of a heap's table that counts for page, or for another page at the moment. */
+FAST hd_remote_entry *hdi_remote_entry(hd_heap *self, const hd_unit *page) {
+  uintptr_t at = (uintptr_t)page >> HD_UNIT_ENTRY_SHIFT;
+  return &self->remote[(at ^ (at >> 7)) % HD_REMOTE_TABLE];
+}
+
+/* R2, for a block of page whose byte has been written. self: the freeing thread's heap; the slow form takes the empty heap as well. */
+SLOW void hdi_remote_count_slow(hd_heap *self, hd_unit *page);
+FAST void hdi_remote_count(hd_heap *self, hd_unit *page) {
+  if (HD_LIKELY(!hdi_gate_is_inside(self) && hdi_gate_try(self))) {
+    hd_remote_entry *entry = hdi_remote_entry(self, page);
+    bool counted = entry->page == page && entry->left > 1;
+    if (HD_LIKELY(counted)) entry->left--;
+    hdi_gate_leave(self);
+    if (HD_LIKELY(counted)) return;
+  }
+  hdi_remote_count_slow(self, page);
+}
 
 /* Announce all counts of a heap's table. The caller is its owner inside the gate, or has stopped it. */
 void hdi_remote_flush(hd_heap *self);

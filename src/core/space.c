@@ -16,7 +16,10 @@ enum {
   FIXED_MAX = 64,
   SMALLEST_WINDOW_SHIFT = 28,
   OPEN_TRIES = 4,
-  HUGE_STEPS = 4096        /* huge pages in the first 128 GiB */
+  BLOCK_UNITS = 32,        /* a huge page */
+  STEP_BLOCKS = COMMIT_UNITS / BLOCK_UNITS,
+  HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
+  HUGE_LOOK_UNITS = 128    /* where the 8 MiB below are resident */
 };
 
 /* What a free() finds before the window exists: an entry that nobody owns. */
@@ -60,43 +63,79 @@ static bool commit_table(hd_space *space, size_t have, size_t wanted) {
   return true;
 }
 
-/* Steps of the common space for which huge pages were asked. */
-static _Atomic uint64_t huge_steps[HUGE_STEPS / 64];
+/* ---- huge pages ---------------------------------------------------------------------------------------------------- */
 
-/* Whether the program fills the memory it takes: then what comes next will be filled too. */
-static bool is_dense(const hd_space *space, size_t have) {
-  size_t clean = hd_load_relaxed(&space->free_units) - hd_load_relaxed(&space->dirty_units);
-  size_t expected = (have - hd_min(clean, have)) << HD_UNIT_SHIFT;
-  return have >= COMMIT_UNITS && hdi_os_anonymous_bytes() / 7 >= expected / 8;
+/* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
+static struct {
+  _Atomic uint64_t asked[HUGE_BLOCKS / 64], lost[HUGE_BLOCKS / STEP_BLOCKS / 64];
+} huge;
+
+static bool is_in(_Atomic uint64_t *set, size_t at) { return (hd_load_relaxed(&set[at / 64]) >> at % 64 & 1) != 0; }
+
+static void put_in(_Atomic uint64_t *set, size_t at) {
+  atomic_fetch_or_explicit(&set[at / 64], (uint64_t)1 << at % 64, memory_order_relaxed);
 }
 
+static size_t block_of(const uint8_t *address) { return (size_t)(address - hdi_space.base) / (BLOCK_UNITS << HD_UNIT_SHIFT); }
+
+/* Ask for the blocks that lie in units [from, to), as far as nobody has, with a call for each stretch. */
+static void ask(size_t from, size_t to) {
+  size_t last = hd_min(to / BLOCK_UNITS, HUGE_BLOCKS);
+  for (size_t at = (from + BLOCK_UNITS - 1) / BLOCK_UNITS; at < last; at++) {
+    size_t start = at;
+    while (at < last && !is_in(huge.asked, at) && !is_in(huge.lost, at / STEP_BLOCKS)) put_in(huge.asked, at++);
+    if (at == start) continue;
+    hdi_counters_os_call(1);
+    hdi_os_huge(hdi_space.base + start * (BLOCK_UNITS << HD_UNIT_SHIFT), (at - start) * (BLOCK_UNITS << HD_UNIT_SHIFT), true);
+  }
+}
+
+static bool asks_by_itself(const hd_space *space) {
+  return space == &hdi_space && hdi_os.huge_bytes == BLOCK_UNITS << HD_UNIT_SHIFT && hdi_options.thp == HD_THP_AUTO;
+}
+
+/* A step of the window has been claimed. */
 static void advise_step(const hd_space *space, size_t have, size_t next) {
   uint8_t *start = space->base + (have << HD_UNIT_SHIFT);
   size_t bytes = (next - have) << HD_UNIT_SHIFT;
-  size_t step = have / COMMIT_UNITS;
   if (hdi_os.huge_bytes == 0 || space != &hdi_space) return;
   if (hdi_options.thp == HD_THP_NEVER) {
     if (hdi_os.huge_always) hdi_os_huge(start, bytes, false);
-  } else if (hdi_options.thp == HD_THP_ALWAYS || (step < HUGE_STEPS && is_dense(space, have))) {
+  } else if (hdi_options.thp == HD_THP_ALWAYS) {
     hdi_os_huge(start, bytes, true);
-    if (hdi_options.thp == HD_THP_AUTO) atomic_fetch_or_explicit(&huge_steps[step / 64], (uint64_t)1 << step % 64, memory_order_relaxed);
   } else if (have == 0 && hdi_os.huge_always) {
     hdi_os_huge(start, hd_min(2 * HD_MIB, bytes), false); /* a tiny program stays tiny */
   }
 }
 
+/* Units [from, to) are handed out for the first time. A program that has filled the memory below will fill what comes next. */
+static void advise_top(const hd_space *space, size_t from, size_t to) {
+  if (!asks_by_itself(space)) return;
+  size_t first = hd_round_up(from, BLOCK_UNITS);
+  size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
+  if (first >= last || first < HUGE_LOOK_UNITS) return;
+  size_t look_bytes = (size_t)HUGE_LOOK_UNITS << HD_UNIT_SHIFT;
+  uint8_t *start = space->base + (first << HD_UNIT_SHIFT);
+  if (hdi_os_resident_in(start - look_bytes, look_bytes) >= look_bytes - look_bytes / 8) ask(first, last);
+}
+
+void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units) {
+  size_t at = (size_t)(first - space->units);
+  if (asks_by_itself(space)) ask(at, at + units);
+}
+
 bool hdi_space_is_huge(const uint8_t *address) {
-  size_t step = ((size_t)(address - hdi_space.base) >> HD_UNIT_SHIFT) / COMMIT_UNITS;
-  return step < HUGE_STEPS && (hd_load_relaxed(&huge_steps[step / 64]) >> step % 64 & 1) != 0;
+  size_t block = block_of(address);
+  return block < HUGE_BLOCKS && is_in(huge.asked, block);
 }
 
 void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
-  size_t offset = (size_t)(address - hdi_space.base);
-  if (offset >> HD_UNIT_SHIFT >= hdi_space.unit_count || bytes >= hdi_os.huge_bytes) return;
-  size_t step = (offset >> HD_UNIT_SHIFT) / COMMIT_UNITS;
-  uint64_t bit = (uint64_t)1 << step % 64;
-  if (step >= HUGE_STEPS || (hd_load_relaxed(&huge_steps[step / 64]) & bit) == 0) return;
-  atomic_fetch_and_explicit(&huge_steps[step / 64], ~bit, memory_order_relaxed);
+  size_t block = block_of(address);
+  if (block >= HUGE_BLOCKS || bytes >= hdi_os.huge_bytes) return;
+  uint64_t step = block / STEP_BLOCKS;
+  uint64_t bits = (uint64_t)((1u << STEP_BLOCKS) - 1) << step * STEP_BLOCKS % 64;
+  if ((atomic_fetch_and_explicit(&huge.asked[step * STEP_BLOCKS / 64], ~bits, memory_order_relaxed) & bits) == 0) return;
+  put_in(huge.lost, step);
   size_t units = hd_min(COMMIT_UNITS, hd_load_relaxed(&hdi_space.committed) - step * COMMIT_UNITS);
   hdi_os_huge(hdi_space.base + (step * COMMIT_UNITS << HD_UNIT_SHIFT), units << HD_UNIT_SHIFT, false);
 }
@@ -354,6 +393,7 @@ static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size
     if (units > space->unit_count - top || skip > space->unit_count - top - units) return NULL;
     if (!commit_to(space, top + skip + units)) return NULL;
     if (hd_swap_if(&space->top, &top, top + skip + units)) {
+      advise_top(space, top, top + skip + units);
       *skipped = skip;
       return space->units + top + skip;
     }
@@ -486,18 +526,19 @@ static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind) {
 hd_unit *hdi_space_take_clean(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_CLEAN); }
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_DIRTY); }
 
-hd_unit *hdi_space_take_piece(size_t least, size_t most) {
+hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
   hd_space *space = &hdi_space;
   hd_unit *first = NULL;
   if (!hdi_lock_take_unless_fork(&space->lock)) return NULL;
   take_in_deferred(space);
   uint64_t filled = space->dirty.filled;
   hd_unit *run = filled == 0 ? NULL : space->dirty.bin[hd_highest_bit(filled)];
-  if (run != NULL && run->run_units >= least) {
+  size_t skip = run == NULL ? 0 : misfit(space, run, step);
+  if (run != NULL && run->run_units >= least + skip) {
     size_t run_units = run->run_units;
-    size_t units = hd_min(run_units, most);
+    size_t units = hd_round_down(hd_min(run_units - skip, most), step);
     detach(space, run);
-    first = carve(space, run, run_units, 0, units, HD_UNIT_DIRTY);
+    first = carve(space, run, run_units, skip, units, HD_UNIT_DIRTY);
     first->run_units = (uint32_t)units;
   }
   hdi_lock_drop(&space->lock);
@@ -527,6 +568,7 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
   size_t at = (size_t)(next - space->units);
   if (at == top) {
     done = space->unit_count - top >= more && commit_to(space, top + more) && hd_swap_if(&space->top, &top, top + more);
+    if (done) advise_top(space, top, top + more);
     *zeroed = !space->fixed;
   } else if (at < top) {
     unsigned kind = hd_load_relaxed(&next->kind);

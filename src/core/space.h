@@ -86,8 +86,12 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
 hd_unit *hdi_space_take_clean(hd_space *space, size_t units);
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units);
 
-/* The longest dirty run of the common space, cut to at most `most` units and with at least `least`; NULL if there is none. */
-hd_unit *hdi_space_take_piece(size_t least, size_t most);
+/* A piece of the longest dirty run of the common space: from `least` to `most` units, start and length multiples of `step`. NULL if it
+ * holds none. */
+hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step);
+
+/* The run, clean memory, will be touched in most places: ask for huge pages inside it. */
+void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units);
 
 /* Whether huge pages were asked for where this memory lies. */
 bool hdi_space_is_huge(const uint8_t *address);

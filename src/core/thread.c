@@ -16,6 +16,8 @@
 #include "os/next.h"
 #include "os/os.h"
 
+enum { FREES_WITHOUT_HEAP = 64 };
+
 enum start_state { START_NONE, START_BUSY, START_DONE, START_PASSTHROUGH, START_FAILED };
 
 static atomic_uint start_state;
@@ -189,6 +191,11 @@ hd_heap *hdi_thread_heap(void) {
   hdi_heap_self = heap;
   if (exit_key_made) pthread_setspecific(exit_key, heap);
   return heap;
+}
+
+void hdi_thread_homeless_free(void) {
+  static __thread uint8_t count __attribute__((tls_model("initial-exec")));
+  if (++count == FREES_WITHOUT_HEAP && !thread_ended) hdi_thread_heap();
 }
 
 static void thread_exit(void *value) {

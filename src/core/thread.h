@@ -1,7 +1,7 @@
 /* Threads: birth, death and adoption of heaps; start of the library; fork.
  *
  * A thread gets its heap at its first allocation: an orphan of an ended thread if there is one, as it is, else a new one.
- * At its end the heap goes to the orphans. Frees never create a heap. Heaps of threads that vanished in a fork are DEAD:
+ * At its end the heap goes to the orphans. A few frees do not create a heap. Heaps of threads that vanished in a fork are DEAD:
  * their blocks can still be freed, but nothing walks their lists any more.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_THREAD_H
@@ -12,6 +12,9 @@
 /* The calling thread's heap, made if need be. NULL: the library forwards to the next allocator, or there is no memory; tell
  * them apart by hdi_thread_is_passthrough(). */
 SLOW hd_heap *hdi_thread_heap(void);
+
+/* A thread without a heap frees another one's block: nothing at first, but one that does so again and again gets a heap. */
+void hdi_thread_homeless_free(void);
 
 /* Start the library if that has not happened. */
 void hdi_thread_init(void);

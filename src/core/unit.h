@@ -40,8 +40,9 @@ enum hd_page_state { HD_PAGE_NONE = 0, HD_PAGE_CURRENT, HD_PAGE_FULL, HD_PAGE_PA
 /* Values of a block's byte in the byte map. Virgin blocks are 0 too, so that a fresh map need not be written. */
 enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_NONE = 0xff };
 
-/* Low bits of the owner word: a page of several units; free() then goes by way of its head. */
-enum { HD_OWNER_MULTI = 1, HD_OWNER_BITS = 7 };
+/* Low bits of the owner word: a page of several units, whose free() goes by way of its head; and memory of an explicit heap, whose
+ * free() takes that heap's lock. */
+enum { HD_OWNER_MULTI = 1, HD_OWNER_EXPLICIT = 2, HD_OWNER_BITS = 7 };
 
 typedef _Atomic uint8_t hd_block_state;
 
@@ -67,6 +68,7 @@ struct hd_unit {
   uint8_t zeroed;             /* pages: blocks never handed out read as zero */
   _Atomic uint8_t live;       /* large: 1 while the program holds the block */
   uint8_t shift;              /* pages: log2 of the even part of block_bytes */
+  uint16_t remote_limit;      /* pages: frees from one other heap until it tells; see remote.c */
   /* line 1 */
   uint32_t credit;            /* pages: local frees until something must be done; see page.h */
   uint32_t rest;              /* FULL: blocks in use beyond credit */

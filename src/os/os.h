@@ -94,8 +94,8 @@ uint64_t hdi_os_random(void);
 /* Bytes of this process that are resident; 0 when unknown. */
 size_t hdi_os_resident_bytes(void);
 
-/* The part of them that is no file's; 0 when unknown. */
-size_t hdi_os_anonymous_bytes(void);
+/* The same for a range of whole pages; 0 when unknown. */
+size_t hdi_os_resident_in(const void *address, size_t bytes);
 
 /* Write text to a file descriptor, whole or not at all as far as the system allows. */
 void hdi_os_write(int fd, const char *text, size_t length);

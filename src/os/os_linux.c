@@ -184,27 +184,30 @@ uint64_t hdi_os_random(void) {
   return bits ^ (hdi_os_now_ms() * 0x9e3779b97f4a7c15u);
 }
 
-/* The second and third number of statm: resident pages, and those of them that belong to files. */
-static bool read_resident(uint64_t *resident, uint64_t *shared) {
+/* The second number of statm. */
+size_t hdi_os_resident_bytes(void) {
   char text[128];
+  uint64_t pages = 0;
   long length = hdi_os_read_file("/proc/self/statm", text, sizeof text - 1);
-  if (length <= 0) return false;
+  if (length <= 0) return 0;
   text[length] = 0;
   const char *second = strchr(text, ' ');
-  const char *third = second == NULL ? NULL : strchr(second + 1, ' ');
-  if (third == NULL) return false;
-  return hdi_text_read_bytes(second + 1, (size_t)(third - second - 1), resident) &&
-         hdi_text_read_bytes(third + 1, strcspn(third + 1, " \n"), shared);
+  if (second == NULL || !hdi_text_read_bytes(second + 1, strcspn(second + 1, " "), &pages)) return 0;
+  return (size_t)pages * hdi_os.page_bytes;
 }
 
-size_t hdi_os_resident_bytes(void) {
-  uint64_t resident = 0, shared = 0;
-  return read_resident(&resident, &shared) ? (size_t)resident * hdi_os.page_bytes : 0;
-}
-
-size_t hdi_os_anonymous_bytes(void) {
-  uint64_t resident = 0, shared = 0;
-  return read_resident(&resident, &shared) && shared < resident ? (size_t)(resident - shared) * hdi_os.page_bytes : 0;
+size_t hdi_os_resident_in(const void *address, size_t bytes) {
+  unsigned char present[1024];
+  size_t count = 0;
+  const uint8_t *at = address;
+  for (size_t left = bytes / hdi_os.page_bytes; left > 0;) {
+    size_t pages = hd_min(left, sizeof present);
+    if (failed(hd_syscall3(SYS_mincore, at, pages * hdi_os.page_bytes, present))) return 0;
+    for (size_t i = 0; i < pages; i++) count += present[i] & 1u;
+    at += pages * hdi_os.page_bytes;
+    left -= pages;
+  }
+  return count * hdi_os.page_bytes;
 }
 
 void hdi_os_write(int fd, const char *text, size_t length) {

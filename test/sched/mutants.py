@@ -43,7 +43,7 @@ MUTANTS = [
          "  hdi_lock_drop(&pool.lock);\n  hdi_remote_flush(heap);\n  hdi_remote_drain(heap);\n  hdi_gate_enter(heap);")]),
 
     Mutant("heap_destroy", "another thread's free does not take the heap's lock", "core/alloc.c", [
-        ("if (explicit_heap) hdi_lock_take(&owner->lock);", "")]),
+        ("  hdi_lock_take(&owner->lock);\n  bool live", "  bool live")]),
     Mutant("heap_destroy", "a retired heap stays in the list", "core/thread.c", [("pool.retired = heap->next_orphan;", "")]),
     Mutant("heap_destroy", "a large block is freed without the heap's lock", "core/alloc.c", [
         ("    hdi_lock_take(&heap->lock);\n    hdi_large_free(heap, unit);\n    hdi_lock_drop(&heap->lock);",
@@ -57,10 +57,10 @@ MUTANTS = [
          "while ((hd_store_release(&page->remote_count, sum), false));")]),
 
     Mutant("page_reuse", "byte written after the announcement", "core/alloc.c", [
-        ("hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */\n    hdi_remote_count(self, head);",
-         "hdi_remote_count(self, head);\n    hd_store_release(state, HD_BLOCK_FREE);")]),
+        ("hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */", ""),
+        ("  else hdi_remote_count(self, head);\n", "  else hdi_remote_count(self, head);\n  hd_store_release(state, HD_BLOCK_FREE);\n")]),
     Mutant("region_release", "a flushed table keeps its pages", "core/remote.c", [
-        ("    self->remote[i].page = NULL;\n    announce", "    announce")]),
+        ("    entry->page = NULL;\n    announce(page, entry->limit - entry->left);", "    announce(page, entry->limit - entry->left);")]),
     Mutant("page_reuse", "taken from the inbox, but still marked as queued", "core/remote.c", [
         ("hd_exchange(&page->remote_count, 0u)", "hd_exchange(&page->remote_count, HD_REMOTE_QUEUED)")]),
     Mutant("page_reuse", "counted and queued in two steps", "core/remote.c", [

@@ -82,7 +82,10 @@ bool hdi_os_move(void *from, void *to, size_t bytes) {
 void hdi_os_huge(void *address, size_t bytes, bool on) { (void)address, (void)bytes, (void)on; }
 void hdi_os_populate(void *address, size_t bytes) { (void)address, (void)bytes; }
 size_t hdi_os_resident_bytes(void) { return 0; }
-size_t hdi_os_anonymous_bytes(void) { return 0; }
+size_t hdi_os_resident_in(const void *address, size_t bytes) {
+  (void)address, (void)bytes;
+  return 0;
+}
 
 void *sched_thread_pointer(void) {
   static char pointer[SCHED_FIBRES + 1];

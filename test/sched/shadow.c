@@ -90,7 +90,7 @@ static uint32_t untold(hd_unit *page) {
   uint32_t count = atomic_load(&page->remote_count) & ~HD_REMOTE_QUEUED;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     for (unsigned i = 0; i < HD_REMOTE_TABLE; i++) {
-      if (heap->remote[i].page == page) count += heap->remote[i].count;
+      if (heap->remote[i].page == page) count += heap->remote[i].limit - heap->remote[i].left;
     }
   }
   return count;

@@ -12,7 +12,7 @@
 
 #include "../support/support.h"
 #include "core/alloc.h"
-#include "core/page.h"
+#include "core/claim.h"
 #include "core/store.h"
 #include "heddle.h"
 #include "os/os.h"
@@ -68,7 +68,7 @@ static void test_init_and_clear(void **state) {
     for (uint32_t i = 0; i < units; i++) {
       assert_ptr_equal(page[i].head, page);
       assert_int_equal(page[i].kind, HD_UNIT_PAGE);
-      assert_int_equal(page[i].owner, (uintptr_t)heap | (units > 1 ? HD_OWNER_MULTI : 0));
+      assert_int_equal(page[i].owner, (uintptr_t)heap | HD_OWNER_EXPLICIT | (units > 1 ? HD_OWNER_MULTI : 0));
     }
     for (uint32_t i = 0; i < capacity; i++) {
       hd_unit *unit = hdi_space_find(page->base + (size_t)i * bytes);
@@ -93,7 +93,7 @@ static void test_claims_cover_each_block_once(void **state) {
     hd_unit *page = new_page(hdi_sizeclass_of(sizes[s]));
     memset(taken, 0, sizeof taken);
     uint32_t count = 0;
-    while (hdi_page_claim(page, &slot, &class)) {
+    while (hdi_claim_next(page, &slot, &class)) {
       assert_int_not_equal(slot.bits, 0);
       uint32_t claimed = (uint32_t)hd_bit_count(slot.bits);
       assert_true(claimed <= class.step);
@@ -117,25 +117,25 @@ static void test_virgin_blocks_last(void **state) {
   (void)state;
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   page->zeroed = true;
-  assert_true(hdi_page_claim(page, &slot, &class));
+  assert_true(hdi_claim_next(page, &slot, &class));
   assert_true(class.zeroed);
   assert_int_equal(take_all(), 16);
   free_block(page, 3);
   free_block(page, 9);
-  assert_true(hdi_page_claim(page, &slot, &class)); /* an eighth of what was handed out: worth a second look */
+  assert_true(hdi_claim_next(page, &slot, &class)); /* an eighth of what was handed out: worth a second look */
   assert_int_equal(slot.bits, 1u << 3 | 1u << 9);
   assert_int_equal(page->fresh, 16);
   assert_false(class.zeroed);
   assert_int_equal(take_all(), 2);
   free_block(page, 3);
-  assert_true(hdi_page_claim(page, &slot, &class)); /* one in sixteen is not */
+  assert_true(hdi_claim_next(page, &slot, &class)); /* one in sixteen is not */
   assert_int_equal(page->fresh, 32);
   assert_true(class.zeroed);
   assert_int_equal(slot.bits, 0xffffu << 16);
   assert_int_equal(take_all(), 16);
   for (uint32_t i = 4; i < 16; i++) free_block(page, i);
   class.extend = true;
-  assert_true(hdi_page_claim(page, &slot, &class)); /* on demand they come first */
+  assert_true(hdi_claim_next(page, &slot, &class)); /* on demand they come first */
   assert_int_equal(page->fresh, 48);
   assert_false(class.extend);
   drop_page(page);
@@ -145,16 +145,18 @@ static void test_claim_again_wants_a_quarter(void **state) {
   (void)state;
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   class.step = 64;
-  assert_true(hdi_page_claim(page, &slot, &class));
+  assert_true(hdi_claim_next(page, &slot, &class));
   assert_int_equal(take_all(), 64);
-  assert_int_equal(hdi_page_claim_again(page, &class), 0);
+  assert_int_equal(hdi_claim_again(page, &class), 0);
   for (uint32_t i = 0; i < 15; i++) free_block(page, 2 * i);
   uint32_t credit = page->credit;
-  assert_int_equal(hdi_page_claim_again(page, &class), 0);
+  class.pause = 0;
+  assert_int_equal(hdi_claim_again(page, &class), 0);
   assert_int_equal(page->credit, credit);
   free_block(page, 63);
   class.zeroed = true;
-  uint64_t bits = hdi_page_claim_again(page, &class);
+  for (int pause = 0; pause < 3; pause++) assert_int_equal(hdi_claim_again(page, &class), 0); /* it failed: not again at once */
+  uint64_t bits = hdi_claim_again(page, &class);
   assert_true(bits == (0x15555555u | UINT64_C(1) << 63));
   assert_int_equal(page->credit, credit - 1 + 16);
   assert_false(class.zeroed);
@@ -165,10 +167,10 @@ static void test_claim_again_wants_a_quarter(void **state) {
 static void test_claim_again_leaves_virgin_blocks(void **state) {
   (void)state;
   hd_unit *page = new_page(hdi_sizeclass_of(64));
-  assert_true(hdi_page_claim(page, &slot, &class));
+  assert_true(hdi_claim_next(page, &slot, &class));
   assert_int_equal(take_all(), 16);
   for (uint32_t i = 0; i < 16; i++) free_block(page, i);
-  assert_int_equal(hdi_page_claim_again(page, &class), 0xffff);
+  assert_int_equal(hdi_claim_again(page, &class), 0xffff);
   assert_int_equal(page->fresh, 16);
   assert_int_equal(hdi_page_used(page), 16);
   drop_page(page);

@@ -1,0 +1,140 @@
+/* Claims: the free blocks of a group of 64 become the bits of a slot, and malloc takes them from there.
+ *
+ * What is claimed stays free in the byte map and counts as used in the page's credit. Blocks never handed out come last, so that
+ * untouched memory stays untouched while an eighth of the touched part is free. All of it is inlined into the refill: it runs once
+ * in ten to twenty mallocs of a busy class.
+ * Who may call: the owner inside its gate, for a CURRENT page.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_CLAIM_H
+#define HD_CORE_CLAIM_H
+
+#include "core/page.h"
+
+enum {
+  HD_STEP_BYTES = 4096,      /* virgin blocks claimed at a time: at first about one system page of them, */
+  HD_STEP_BYTES_MAX = 16384, /* later, when the class proves busy, up to this */
+  AGAIN_PAUSE = 3            /* claims without a try at the same group, after one that failed */
+};
+
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#include <emmintrin.h>
+#endif
+
+/* The free blocks of a group, as bits. Bytes may change meanwhile by remote frees; each is read once, and acquired, so that what the
+ * freeing thread did before is visible to whoever gets the block. */
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
+  const __m128i *part = (const __m128i *)(const void *)map;
+  const __m128i zero = _mm_setzero_si128();
+  uint64_t bits = 0;
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; i++) {
+    uint64_t found = (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(_mm_load_si128(part + i), zero));
+    bits |= found << (16 * i);
+  }
+  atomic_thread_fence(memory_order_acquire);
+  return bits;
+}
+#else
+FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
+  uint64_t bits = 0;
+  for (int i = 0; i < 64; i++) bits |= (uint64_t)(hd_load_acquire(&map[i]) == HD_BLOCK_FREE) << i;
+  return bits;
+}
+#endif
+
+/* A class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
+FAST bool hdi_claim_wants_more(hd_unit *page, hd_class *class) {
+  if (HD_LIKELY(page->fresh >= 16)) return false;
+  if (page->fresh >= 4 && page->fresh * page->block_bytes >= HD_STEP_BYTES_MAX) return false;
+  if (++class->short_claims % 8 != 0) return false;
+  class->extend = true;
+  return true;
+}
+
+/* Claim the group of a CURRENT page once more, if a quarter of what was handed out of it is free: the program works there, in memory
+ * that is hot. The slot stands for this group already. Returns its bits, 0 for none; the caller puts them into the slot. */
+FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
+  uint32_t at = page->group * 64;
+  if (HD_UNLIKELY(page->fresh <= at)) return 0;
+  if (class->pause != 0) {
+    class->pause--;
+    return 0;
+  }
+  if (HD_UNLIKELY(hdi_claim_wants_more(page, class))) return 0;
+  uint32_t touched = page->fresh - at;
+  if (touched > 64) touched = 64;
+  uint64_t bits = hdi_claim_free_blocks(page->map + at);
+  uint32_t count = 64;
+  if (touched < 64) bits &= ~(UINT64_MAX << touched);
+  if (bits != UINT64_MAX) {
+    count = hd_bit_count(bits);
+    if (count * 4 < touched) {
+      class->pause = AGAIN_PAUSE;
+      return 0;
+    }
+  }
+  page->credit += count;
+  class->zeroed = false;
+  return bits;
+}
+
+FAST bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
+  page->group = group;
+  page->credit += bits == UINT64_MAX ? 64 : hd_bit_count(bits);
+  slot->bits = bits;
+  class->zeroed = false;
+  slot->block_bytes = page->block_bytes;
+  slot->blocks = page->base + (size_t)group * 64 * page->block_bytes;
+  slot->map = page->map + (size_t)group * 64;
+  return true;
+}
+
+/* Free blocks of a group that have been handed out before. */
+FAST uint64_t hdi_claim_touched(const hd_unit *page, uint32_t group) {
+  uint64_t bits = hdi_claim_free_blocks(page->map + (size_t)group * 64);
+  uint32_t touched = page->fresh - group * 64;
+  return touched >= 64 ? bits : bits & hd_low_mask(touched);
+}
+
+/* The first group in [from, to) with a free block that has been handed out before; its bits in *bits. */
+FAST uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits) {
+  for (uint32_t group = from; group < to; group++) {
+    *bits = hdi_claim_touched(page, group);
+    if (*bits != 0) return group;
+  }
+  return to;
+}
+
+static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *class) {
+  if (page->fresh == page->capacity) return false;
+  uint32_t group = page->fresh / 64;
+  uint32_t at = page->fresh % 64;
+  uint32_t count = (uint32_t)hd_min(hd_min(class->step, 64 - at), page->capacity - page->fresh);
+  page->fresh += count;
+  hdi_claim_bits(page, slot, class, group, hd_low_mask(count) << at);
+  class->zeroed = page->zeroed;
+  return true;
+}
+
+/* Claim blocks of a CURRENT page into its class's slot. It takes class->step virgin blocks at most. false: nothing worth taking. */
+static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class) {
+  uint64_t bits = 0;
+  if (class->extend) {
+    class->extend = false;
+    if (hdi_claim_virgin(page, slot, class)) return true;
+  }
+  uint32_t groups = (page->fresh + 63) / 64;
+  if (page->credit == 1 && groups > 0) page->group = UINT32_MAX; /* all free: from the start again */
+  uint32_t found = hdi_claim_group(page, page->group + 1, groups, &bits);
+  if (found < groups) return hdi_claim_bits(page, slot, class, found, bits);
+  /* At the end of the touched part: once more from its start if an eighth of it is free, else on into virgin blocks. */
+  int64_t unused = (int64_t)page->fresh - hdi_page_used(page);
+  if (unused > 0 && unused * 8 >= page->fresh) {
+    found = hdi_claim_group(page, 0, groups, &bits);
+    if (found < groups) return hdi_claim_bits(page, slot, class, found, bits);
+  }
+  return hdi_claim_virgin(page, slot, class);
+}
+
+#endif
