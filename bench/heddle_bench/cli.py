@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from . import page, suite, tables
-from .figures import Results
-from .measure import BASELINE, ROOT, SUBJECT, BenchError, Runner, find_allocators
+from .figures import Results, Run
+from .measure import BASELINE, OLDER, ROOT, SUBJECT, BenchError, Runner, find_allocators
+from .suite import Row
 
 QUICK_BUDGET_S = 165
-QUICK_SKIPS = ("jemalloc-deb", "mimalloc-deb")  # older builds of peers that are there anyway
 
 
 def split_words(value):
@@ -67,11 +67,12 @@ class Rounds:
             return
         try:
             sample = self.runner.run(row, allocator)
-        except (RuntimeError, OSError, subprocess.SubprocessError) as problem:
+        except (RuntimeError, OSError, ValueError, IndexError, subprocess.SubprocessError) as problem:
             self.broken.add((row.name, allocator.name))
-            self.results.failures.append(str(problem))
+            said = str(problem) if row.name in str(problem) else f"{row.name} under {allocator.name}: {problem}"
+            self.results.failures.append(said)
             self.results.samples[row.name][allocator.name].clear()
-            self.console.print(f"[red]failed:[/red] {problem}", highlight=False)
+            self.console.print(f"[red]failed:[/red] {said}", highlight=False)
             return
         if keep:
             self.results.add(row, allocator, sample)
@@ -144,7 +145,7 @@ def write(path, text, console):
 @click.option("--workloads", metavar="FAMILIES", help="Families with commas: larson,pairs/spsc,redis.")
 @click.option("--allocators", metavar="NAMES", help="Allocators with commas (at least two).")
 @click.option("--real/--no-real", default=True, show_default=True, help="Rows of real programs, where installed.")
-@click.option("--idle", is_flag=True, help="Also the memory-returned table (about 12 s for each allocator and burst).")
+@click.option("--idle", is_flag=True, help="Also memory returned and months in miniature (4 minutes for each allocator).")
 @click.option("--scaling", is_flag=True, help="Also 1, 2, 4, 8 and 16 threads, for the scaling curves.")
 @click.option("--install", is_flag=True, help="Install the real programs with apt-get first.")
 @click.option("--details", is_flag=True, help="A table per row with every allocator, too.")
@@ -156,6 +157,8 @@ def write(path, text, console):
 @click.option("--json", "json_path", metavar="FILE", help="Write every sample and the means.")
 @click.option("--html", "html_path", metavar="FILE", help="Write one page with plots.")
 @click.option("--markdown", "markdown_path", metavar="FILE", help="Write the tables for a README.")
+@click.option("--images", "images_dir", metavar="DIR", help="Write the page's main plots as SVG files.")
+@click.option("--from", "from_json", metavar="FILE", help="Run nothing: report what an earlier --json wrote.")
 @click.option("--check", metavar="LIMITS", help="Exit 1 if worse: ROW, or CPU,RSS,ROW ('-' leaves one out).")
 @click.option("--list", "list_only", is_flag=True, help="Show the rows and the allocators.")
 def main(**options):
@@ -172,12 +175,12 @@ def main(**options):
 
 
 def bench(console, **o):
+    if o["from_json"]:
+        return report(console, earlier(o["from_json"]), o)
     wanted = split_words(o["allocators"])
     allocators, remarks = find_allocators(o["heddle_path"], o["peers_json"], wanted)
     if o["quick"] and not wanted:
-        allocators = [a for a in allocators if a.name not in QUICK_SKIPS]
-    names = [a.name for a in allocators]
-    baseline = o["baseline"] if o["baseline"] in names else "system" if "system" in names else names[0]
+        allocators = [a for a in allocators if a.name not in OLDER]
     rows = choose_rows(o["quick"], o["scale"], o["only"], o["workloads"], o["real"])
     if o["list_only"]:
         for row in rows:
@@ -191,60 +194,77 @@ def bench(console, **o):
         console.print(f"[yellow]note:[/yellow] {remark}", highlight=False)
     runner = Runner(o["out_dir"])
     try:
-        return measure_and_report(console, runner, rows, allocators, baseline, o)
+        return report(console, measure(console, runner, rows, allocators, o), o)
     finally:
         runner.close()
 
 
-def measure_and_report(console, runner, rows, allocators, baseline, o):
+def measure(console, runner, rows, allocators, o):
     for row in rows:
         if runner.lacking(row):
             console.print(f"[yellow]note:[/yellow] row {row.name} left out: {runner.lacking(row)}", highlight=False)
     rows = [row for row in rows if not runner.lacking(row)]
     if not rows:
         raise BenchError("nothing left to run")
-    results = Results(rows, allocators, baseline, o["subject"])
+    names = [a.name for a in allocators]
+    baseline = o["baseline"] if o["baseline"] in names else "system" if "system" in names else names[0]
     rounds = o["rounds"] or (3 if o["quick"] else 5)
-    started = datetime.datetime.now().isoformat(" ", "minutes")
-    play = Rounds(runner, results, rows, allocators, console)
-    done = play.play(rounds, 0 if o["quick"] else 1, QUICK_BUDGET_S if o["quick"] else None)
-    scaling_rows = [r for r in suite.scaling_rows(o["scale"]) if o["scaling"]]
-    scaling = Results(scaling_rows, allocators, baseline, o["subject"])
-    if scaling_rows:
-        Rounds(runner, scaling, scaling_rows, allocators, console).play(min(rounds, 3), 0, title="scaling")
-    idle_rows = suite.idle_rows() if o["idle"] else []
-    idle = Results(idle_rows, allocators, baseline, o["subject"])
-    if idle_rows:
-        Rounds(runner, idle, idle_rows, allocators, console).play(1, 0, title="idle")
-    has_subject = o["subject"] in results.allocators
+    run = Run(started=datetime.datetime.now().isoformat(" ", "minutes"), quick=o["quick"])
+
+    def play(some_rows, count, warm_up, budget_s=None, title="rounds"):
+        results = Results(some_rows, allocators, baseline, o["subject"])
+        done = Rounds(runner, results, some_rows, allocators, console).play(count, warm_up, budget_s, title) if some_rows else 0
+        return results, done
+
+    run.results, run.rounds = play(rows, rounds, 0 if o["quick"] else 1, QUICK_BUDGET_S if o["quick"] else None)
+    run.scaling, _ = play(suite.scaling_rows(o["scale"]) if o["scaling"] else [], min(rounds, 3), 0, title="scaling")
+    run.idle, _ = play(suite.idle_rows() + suite.hourly_rows() if o["idle"] else [], 1, 0, title="idle")
+    return run
+
+
+def earlier(path):
+    """A run as --json wrote it."""
+    try:
+        data = json.loads(Path(path).read_text())
+        rows = [Row.from_json(r) for r in data["suite"]]
+        parts = [Results.from_json(data, rows, data[part]) for part in ("rows", "scaling", "idle")]
+        return Run(*parts, rounds=data["rounds"], started=data["started"], quick=data["quick"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise BenchError(f"{path}: not a file of --json: {problem!r}") from None
+
+
+def report(console, run, o):
+    results = run.results
+    has_subject = results.subject in results.allocators
     for row in results.worst_first() if o["details"] or not has_subject else []:
         console.print(tables.row_table(results, row))
-    if idle_rows:
-        console.print(tables.idle_table(idle, idle_rows))
+    bursts, hours = ([r for r in run.idle.rows if r.family.startswith(kind)] for kind in ("burst/", "hourly/"))
+    if bursts:
+        console.print(tables.idle_table(run.idle, bursts))
+    if hours:
+        console.print(tables.hourly_table(run.idle, hours))
     if has_subject:
         console.print(tables.summary_table(results))
     console.print(tables.geomean_table(results))
-    console.print(f"{done} rounds of {len(rows)} rows, {len(results.failures)} failures, baseline {baseline}", highlight=False)
-    save(console, results, scaling, scaling_rows, idle, done, started, o)
+    failures = run.failures()
+    ending = f"{run.rounds} rounds of {len(results.rows)} rows, {len(failures)} failures, baseline {results.baseline}"
+    console.print(ending, highlight=False)
+    for failure in failures:
+        console.print(f"[red]failed:[/red] {failure}", highlight=False)
+    save(console, run, o)
     lost = failures_of_check(results, o["check"]) if o["check"] else []
     for line in lost:
         console.print(f"[red]check:[/red] {line}", highlight=False)
     return 1 if lost else 0
 
 
-def save(console, results, scaling, scaling_rows, idle, rounds, started, o):
+def save(console, run, o):
     if o["json_path"]:
-        data = dict(
-            results.to_json(),
-            rounds=rounds,
-            started=started,
-            scaling=scaling.to_json()["rows"],
-            idle=idle.to_json()["rows"],
-            failures=results.failures + scaling.failures + idle.failures,
-        )
-        write(o["json_path"], json.dumps(data, indent=1) + "\n", console)
+        write(o["json_path"], json.dumps(run.to_json(), indent=1) + "\n", console)
     if o["html_path"]:
-        write(o["html_path"], page.render(results, scaling, scaling_rows, rounds, started), console)
+        write(o["html_path"], page.render(run.results, run.scaling, run.scaling.rows, run.rounds, run.started), console)
+    for name, drawn in page.pictures(run.results, run.scaling, run.scaling.rows).items() if o["images_dir"] else []:
+        write(Path(o["images_dir"]) / name, drawn, console)
     if o["markdown_path"]:
-        how = "make bench" + (" ARGS=--quick" if o["quick"] else "")
-        write(o["markdown_path"], tables.markdown(results, rounds, how), console)
+        how = "make bench" + (" ARGS=--quick" if run.quick else "")
+        write(o["markdown_path"], tables.markdown(run.results, run.rounds, how), console)

@@ -2,6 +2,9 @@
 
 import math
 import statistics
+from dataclasses import asdict, dataclass
+
+from .measure import Allocator, Sample
 
 LEAST_CPU_S = 0.003  # below this a CPU time is mostly the clock's grain: smaller ones count as this, two such make no ratio
 
@@ -33,6 +36,10 @@ class Results:
     def time_of(self, row):
         """The figure that a row is judged by: ns or us where the workload prints one, CPU seconds elsewhere."""
         return "figure" if any(s.figure for runs in self.samples[row].values() for s in runs) else "cpu"
+
+    def unit_of(self, row):
+        """The unit of a row's own figure."""
+        return "us" if any("us_per_thread" in s.extra for runs in self.samples[row].values() for s in runs) else "ns"
 
     def ratio(self, row, name, other, what):
         mine, theirs = self.least(row, name, what), self.least(row, other, what)
@@ -69,6 +76,17 @@ class Results:
 
         return sorted(self.rows, key=key)
 
+    @classmethod
+    def from_json(cls, data, rows, samples):
+        """The figures of an earlier run; of `rows` those that it has."""
+        allocators = [Allocator(name, "", version) for name, version in data["versions"].items()]
+        results = cls([row for row in rows if row.name in samples], allocators, data["baseline"], data["subject"])
+        for row in results.rows:
+            results.samples[row.name] |= {name: [Sample(**s) for s in runs] for name, runs in samples[row.name].items()}
+        if samples is data["rows"]:  # the list is one for the whole run
+            results.failures = list(data["failures"])
+        return results
+
     def to_json(self):
         return {
             "baseline": self.baseline,
@@ -79,4 +97,30 @@ class Results:
                 row.name: {name: [vars(s) for s in runs] for name, runs in self.samples[row.name].items()} for row in self.rows
             },
             "geomeans": {n: {"cpu": self.geomean(n, "cpu")[0], "rss": self.geomean(n, "rss_kib")[0]} for n in self.allocators},
+        }
+
+
+@dataclass
+class Run:
+    """All that one call of run.py measured."""
+
+    results: Results = None
+    scaling: Results = None
+    idle: Results = None
+    rounds: int = 0
+    started: str = ""
+    quick: bool = False
+
+    def failures(self):
+        return [f for part in (self.results, self.scaling, self.idle) for f in part.failures]
+
+    def to_json(self):
+        return self.results.to_json() | {
+            "suite": [asdict(row) for part in (self.results, self.scaling, self.idle) for row in part.rows],
+            "rounds": self.rounds,
+            "started": self.started,
+            "quick": self.quick,
+            "scaling": self.scaling.to_json()["rows"],
+            "idle": self.idle.to_json()["rows"],
+            "failures": self.failures(),
         }

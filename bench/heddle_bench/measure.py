@@ -15,6 +15,7 @@ BENCH = Path(__file__).resolve().parent.parent
 ROOT = BENCH.parent
 BASELINE = "mimalloc3"
 SUBJECT = "heddle"
+OLDER = ("jemalloc-deb", "mimalloc-deb")  # second builds of peers that are there anyway
 
 
 class BenchError(Exception):
@@ -55,27 +56,32 @@ def find_allocators(heddle, peers_json, wanted=None):
         raise BenchError(f"{peers_json}: {problem}") from None
     found += [Allocator(p["name"], p["path"], p["version"]) for p in listing["peers"]]
     remarks += [f"peer {m['name']} is missing: {m['problem']}" for m in listing.get("missing", [])]
+    for allocator in [a for a in found if a.path and not Path(a.path).is_file()]:
+        remarks.append(f"{allocator.name} is left out: {allocator.path} is gone; run bench/peers.sh again")
+        found.remove(allocator)
     if wanted:
         unknown = set(wanted) - {a.name for a in found}
         if unknown:
             raise BenchError(f"no allocator named {', '.join(sorted(unknown))}; there are: {', '.join(a.name for a in found)}")
         found = [a for a in found if a.name in wanted]
-    for allocator in found:
-        if allocator.path and not Path(allocator.path).is_file():
-            raise BenchError(f"{allocator.path} is gone: run bench/peers.sh again")
     if len(found) < 2:
         raise BenchError("a figure without a partner is no figure: at least two allocators are needed")
     return found, remarks
+
+
+def build_workloads(out_dir):
+    """Compile what has changed; returns the directory of the programs."""
+    built = subprocess.run(["bash", str(BENCH / "build.sh"), str(out_dir)], capture_output=True, text=True)
+    if built.returncode:
+        raise BenchError("bench/build.sh failed: " + (built.stderr.strip().splitlines() or ["no message"])[-1])
+    return Path(out_dir).resolve()
 
 
 class Runner:
     """Builds the workloads once and then runs rows; keeps a scratch directory for the real programs."""
 
     def __init__(self, out_dir):
-        self.bin = Path(out_dir).resolve()
-        built = subprocess.run(["bash", str(BENCH / "build.sh"), str(self.bin)], capture_output=True, text=True)
-        if built.returncode:
-            raise BenchError("bench/build.sh failed: " + (built.stderr.strip().splitlines() or ["no message"])[-1])
+        self.bin = build_workloads(out_dir)
         self._scratch = tempfile.TemporaryDirectory(prefix="heddle-bench-")
         self.tmp = Path(self._scratch.name)
         with open(self.tmp / "pigeons.smt2", "w") as out:
@@ -127,7 +133,9 @@ class Runner:
             raise RuntimeError(f"{where}: the launcher failed: {last}")
         code, user, system, wall, rss, minor, major = report.read_text().split()
         if code != "0":
-            raise RuntimeError(f"{where}: exit code {code}{' (time limit)' if code == '124' else ''}: {last}")
+            raise RuntimeError(f"{where}: exit code {code}{' (time limit)' if code == '124' else ''}{': ' + last if last else ''}")
+        if "cannot be preloaded" in text:  # the dynamic linker goes on without, and the system's malloc would be measured
+            raise RuntimeError(f"{where}: {allocator.path} cannot be preloaded")
         if row.expect and row.expect not in text.split():
             raise RuntimeError(f"{where}: wrong output, no '{row.expect}'")
         sample = Sample(float(user) + float(system), float(wall), int(rss), int(minor) + int(major))

@@ -18,6 +18,10 @@ class Row:
     driver: str = ""  # name of a function in apps.py that talks to the program while it runs
     expect: str = ""  # a word that the output must have
 
+    @classmethod
+    def from_json(cls, fields):
+        return cls(**fields | {"command": tuple(fields["command"])})
+
 
 # (program, mode, scale, thread counts, quick). Scale brings one run to about 0.2 to 1 second on one core.
 WORKLOADS = (
@@ -98,6 +102,11 @@ def workload_rows(factor=1.0, quick=False):
 def idle_rows():
     """Memory returned: 10 seconds of sleep each, so they run once per allocator and in a table of their own."""
     return [workload_row("burst", mode, 1, threads, False) for mode in IDLE_MODES for threads in (1, 4)]
+
+
+def hourly_rows():
+    """Months in miniature: about a minute each, nearly all of it asleep."""
+    return [workload_row("hourly", "hours", 1, threads, False) for threads in (1, 4)]
 
 
 def scaling_rows(factor=1.0):

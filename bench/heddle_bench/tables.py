@@ -1,7 +1,12 @@
 """Tables on the terminal and in Markdown. Every figure stands beside its interleaved partners."""
 
+import re
+
 from rich.table import Table
 from rich.text import Text
+
+
+MARKDOWN_ROWS = 10
 
 
 def seconds(value):
@@ -21,8 +26,15 @@ def colored(value, good=1.0, bad=1.05):
     return Text(times(value), style=style)
 
 
-def figure(value, what):
-    return seconds(value) if what == "cpu" else "-" if value is None else f"{value:.2f}"
+def figure(results, row, name, what):
+    """The least of a row's figures, with its unit."""
+    value = results.least(row.name, name, what)
+    return seconds(value) if what == "cpu" else "-" if value is None else f"{value:.2f} {results.unit_of(row.name)}"
+
+
+def short_version(version):
+    """Without what only a bug report needs: the hash of a commit."""
+    return re.sub(r"[+-][^ )]*[0-9a-f]{7,}", "", version)
 
 
 def ratio_cell(results, row, name, what):
@@ -44,7 +56,7 @@ def row_table(results, row):
         "faults",
     ]
     if what == "figure":
-        columns += ["ns or us", f"/{results.baseline}"]
+        columns += ["figure", f"/{results.baseline}"]
     for name in columns:
         table.add_column(name, justify="left" if name == "allocator" else "right")
     order = sorted(results.allocators, key=lambda n: results.least(row.name, n, what) or float("inf"))
@@ -64,7 +76,7 @@ def row_table(results, row):
             str(results.least(row.name, name, "faults")),
         ]
         if what == "figure":
-            cells += [figure(results.least(row.name, name, what), what), ratio_cell(results, row, name, "figure")]
+            cells += [figure(results, row, name, what), ratio_cell(results, row, name, "figure")]
         table.add_row(*cells, style="bold" if name == results.subject else "")
     return table
 
@@ -75,7 +87,7 @@ def summary_cells(results, row):
     rss_to_best, rss_best = results.against_best(row.name, "rss_kib")
     return [
         row.name,
-        figure(results.least(row.name, subject, what), what),
+        figure(results, row, subject, what),
         times(results.ratio(row.name, subject, base, what)),
         times(to_best),
         best or "-",
@@ -120,7 +132,7 @@ def geomean_table(results):
     for name, version, cpu, cpu_rows, rss, rss_rows in geomean_rows(results):
         table.add_row(
             name,
-            version[:48],
+            short_version(version)[:48],
             times(cpu),
             str(cpu_rows),
             times(rss),
@@ -160,18 +172,46 @@ def idle_table(results, rows):
     return table
 
 
+def hourly_table(results, rows):
+    table = Table(title="Months in miniature: 15 cycles of burst and idle", title_justify="left", title_style="bold")
+    heads = ["cycles", "allocator", "busy s", "RSS MiB, 2nd round", "3rd round", "KiB a cycle", "flat?", "wake-ups an idle phase"]
+    for i, name in enumerate(heads + ["asleep after s", "wake-ups then", "quiet?"]):
+        table.add_column(name, justify="left" if i < 2 else "right")
+    for row in rows:
+        for name in results.allocators:
+            for sample in results.samples[row.name][name]:
+                e = sample.extra
+                cells = [e["seconds"][:5], mib(int(e["first_kib"])), mib(int(e["last_kib"])), e["slope_kib"], e["flat"], e["idle_wakes"]]
+                cells += ["never" if e["quiet_after_s"] == "-1.0" else e["quiet_after_s"], e["quiet_wakes"], e["quiet"]]
+                table.add_row(f"t{row.threads}", name, *cells, style="bold" if name == results.subject else "")
+        table.add_section()
+    return table
+
+
+def bold(words, yes):
+    return f"**{words}**" if yes else words
+
+
 def markdown(results, rounds, how):
-    """The section that a README carries: means first, then each row."""
+    """The section that a README carries: means, then the rows that lose most."""
+    means = geomean_rows(results)
+    least = [min((m[i] for m in means if m[i] is not None), default=None) for i in (2, 4)]
     lines = [
-        f"Interleaved runs, minimum of {rounds} rounds; ratios against {results.baseline}. To reproduce: `{how}`.",
+        f"Geometric means against {results.baseline} over {len(results.rows)} rows, the minimum of {rounds} interleaved rounds"
+        f"{f', {len(results.failures)} failures' if results.failures else ''}. To reproduce: `{how}`.",
         "",
         "| allocator | version | CPU | peak RSS |",
         "|---|---|---|---|",
     ]
     lines += [
-        f"| {n} | {v} | {times(cpu)} ({k} rows) | {times(rss)} ({m} rows) |" for n, v, cpu, k, rss, m in geomean_rows(results)
+        f"| {bold(n, n == results.subject)} | {short_version(v)} "
+        f"| {bold(times(cpu), cpu == least[0])} | {bold(times(rss), rss == least[1])} |"
+        for n, v, cpu, _, rss, _ in means
     ]
     if results.subject in results.allocators:
-        lines += ["", "| " + " | ".join(summary_heads(results)) + " |", "|---" * 9 + "|"]
-        lines += ["| " + " | ".join(summary_cells(results, row)) + " |" for row in results.worst_first()]
+        heads = summary_heads(results)
+        lines += ["", f"The {min(MARKDOWN_ROWS, len(results.rows))} worst rows of {results.subject} against the best peer of each:", ""]
+        lines += ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+        lines += ["| " + " | ".join(summary_cells(results, row)) + " |" for row in results.worst_first()[:MARKDOWN_ROWS]]
+    lines += [""] * bool(results.failures) + [f"- failed: {failure}" for failure in results.failures]
     return "\n".join(lines) + "\n"
