@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 ARGS ?=
 
-.PHONY: build debug demo test install bench lint fmt clean help
+.PHONY: build debug demo test install bench bench-arena lint fmt clean help
 .DEFAULT_GOAL := build
 
 ## build     build/libheddle.so, build/libheddle.a and build/heddle-override.o (the default)
@@ -50,6 +50,11 @@ install: build
 bench: build
 	@scripts/setup bench
 	@$(PYTHON) bench/run.py $(ARGS)
+
+## bench-arena  arenas and pools beside malloc: figures, percentiles, bars (ARGS=--help)
+bench-arena: build
+	@scripts/setup bench
+	@$(PYTHON) bench/arena/run.py $(ARGS)
 
 ## lint      the style guide as a test, warnings as errors, and the checkers of C, Python and shell
 lint:

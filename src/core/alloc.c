@@ -103,7 +103,19 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
   return p;
 }
 
+/* A run that this heap freed a moment ago. NULL: there is none of this length. */
+static inline void *large_again(hd_heap *heap, size_t bytes) {
+  size_t units = (bytes + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT;
+  if (bytes > (size_t)HD_CACHE_RUN << HD_UNIT_SHIFT || heap->cached[units] == NULL || !hdi_gate_try(heap)) return NULL;
+  hd_unit *first = heap->cached[units] == NULL ? NULL : hdi_heap_take_cached(heap, units);
+  void *p = first == NULL ? NULL : hdi_large_make(heap, first, bytes, false);
+  hdi_gate_leave(heap);
+  return p;
+}
+
 static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes) {
+  void *again = large_again(hdi_heap_self, bytes);
+  if (HD_LIKELY(again != NULL)) return again;
   if (bytes > PTRDIFF_MAX) return no_memory();
   hd_heap *heap = own_heap();
   if (heap == NULL) return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
@@ -269,10 +281,11 @@ static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
 }
 
 static void free_large(void *p, hd_unit *unit, hd_heap *self) {
-  if (HD_UNLIKELY(unit->base != p || hd_exchange(&unit->live, 0u) != 1)) {
+  if (HD_UNLIKELY(unit->base != p || hd_load_relaxed(&unit->live) != 1)) {
     misuse(p);
     return;
   }
+  hd_store_relaxed(&unit->live, 0u);
   hd_heap *heap = hdi_heap_owner(unit);
   if (HD_UNLIKELY(heap != NULL)) {
     hdi_lock_take(&heap->lock);
@@ -331,7 +344,9 @@ void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
       return;
     }
   }
-  free_any(p, heap);
+  /* A large block: an address that only leads to some other one's entry is not where that block starts. */
+  if (owner == 0 && hd_load_acquire(&unit->kind) == HD_UNIT_LARGE && unit->base == p) free_large(p, unit, heap);
+  else free_any(p, heap);
 }
 
 /* ---- looking at and resizing blocks ------------------------------------------------------------------------------ */

@@ -57,6 +57,7 @@ FAST bool hdi_claim_wants_more(hd_unit *page, hd_class *class) {
 FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   uint32_t at = page->group * 64;
   if (HD_UNLIKELY(page->fresh <= at)) return 0;
+  if (page->credit > page->capacity) return 0;
   if (class->pause != 0) {
     class->pause--;
     return 0;
@@ -110,7 +111,8 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *clas
   if (page->fresh == page->capacity) return false;
   uint32_t group = page->fresh / 64;
   uint32_t at = page->fresh % 64;
-  uint32_t count = (uint32_t)hd_min(hd_min(class->step, 64 - at), page->capacity - page->fresh);
+  uint32_t step = page->zeroed ? class->step : 64; /* memory of earlier owners is resident anyway */
+  uint32_t count = (uint32_t)hd_min(hd_min(step, 64 - at), page->capacity - page->fresh);
   page->fresh += count;
   hdi_claim_bits(page, slot, class, group, hd_low_mask(count) << at);
   class->zeroed = page->zeroed;
@@ -120,6 +122,7 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *clas
 /* Claim blocks of a CURRENT page into its class's slot. It takes class->step virgin blocks at most. false: nothing worth taking. */
 static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class) {
   uint64_t bits = 0;
+  if (page->credit > page->capacity) return false; /* everything is in use, as far as the owner knows */
   if (class->extend) {
     class->extend = false;
     if (hdi_claim_virgin(page, slot, class)) return true;

@@ -35,16 +35,9 @@ static void unlist_run(hd_heap *heap, hd_unit *first) {
   else heap->runs = first->run_next;
 }
 
-static hd_unit *take_cached(hd_heap *heap, size_t units) {
-  hd_unit *first = heap->cached[units];
-  heap->cached[units] = first->next;
-  heap->cached_units -= (uint32_t)units;
-  return first;
-}
-
 hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
   *zeroed = false;
-  if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return take_cached(heap, units);
+  if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return hdi_heap_take_cached(heap, units);
   if (heap->limit_units != 0 && units > heap->limit_units - heap->held_units) return NULL;
   hd_unit *first = hdi_space_take(heap->space, units, align_units, zeroed);
   if (first == NULL) return NULL;
@@ -118,7 +111,7 @@ static void unlink_page(hd_class *class, hd_unit *page) {
 
 void hdi_heap_drop_cache(hd_heap *heap) {
   for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {
-    while (heap->cached[units] != NULL) hdi_space_give(heap->space, take_cached(heap, units), units, true);
+    while (heap->cached[units] != NULL) hdi_space_give(heap->space, hdi_heap_take_cached(heap, units), units, true);
   }
 }
 

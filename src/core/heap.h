@@ -110,6 +110,14 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);
  * Only for classes above HD_SMALL_MAX, whose blocks are taken inside the gate. false: not such a page. */
 bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page);
 
+/* Take a run of so many units out of the cache, which has one. */
+static inline hd_unit *hdi_heap_take_cached(hd_heap *heap, size_t units) {
+  hd_unit *first = heap->cached[units];
+  heap->cached[units] = first->next;
+  heap->cached_units -= (uint32_t)units;
+  return first;
+}
+
 /* Give cached runs back to the space. */
 void hdi_heap_drop_cache(hd_heap *heap);
 

@@ -20,23 +20,6 @@ enum {
 
 static size_t units_for(size_t bytes) { return (bytes + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT; }
 
-static size_t usable_for(size_t bytes) { return hd_round_up(bytes, hdi_os.page_bytes); }
-
-static void *make_block(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed) {
-  first->base = hdi_space_address(heap->space, first);
-  first->inverse = 1;
-  first->shift = 0;
-  first->capacity = 1;
-  first->block_bytes = usable_for(bytes);
-  first->head = first;
-  first->class_index = 0;
-  first->zeroed = zeroed;
-  hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT : (uintptr_t)0);
-  hd_store_relaxed(&first->live, 1u);
-  hd_store_release(&first->kind, HD_UNIT_LARGE);
-  return first->base;
-}
-
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
  * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are. Each move leaves the kernel two more
  * ranges to remember, so a process makes a limited number of them. */
@@ -74,7 +57,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
     recycle(first, units);
     *zeroed = false;
   }
-  return make_block(heap, first, bytes, *zeroed);
+  return hdi_large_make(heap, first, bytes, *zeroed);
 }
 
 /* The space of an explicit heap's block is the heap's; all others live in the common one. */
@@ -121,7 +104,7 @@ bool hdi_large_resize(hd_unit *first, size_t bytes) {
     refund(first, units - wanted);
     hdi_space_give(space_of(first), first + wanted, units - wanted, true);
   }
-  first->block_bytes = usable_for(bytes);
+  first->block_bytes = hdi_large_usable(bytes);
   return true;
 }
 
@@ -131,7 +114,7 @@ static void *move_by_copy(hd_heap *heap, hd_unit *first, size_t bytes) {
   if (target == NULL) return NULL;
   void *to = hdi_space_address(&hdi_space, target);
   memcpy(to, first->base, hd_min(first->block_bytes, bytes));
-  return make_block(heap, target, bytes, false);
+  return hdi_large_make(heap, target, bytes, false);
 }
 
 static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
@@ -149,7 +132,7 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
     return NULL;
   }
   hdi_counters_moved(old_bytes);
-  return make_block(heap, target, bytes, false);
+  return hdi_large_make(heap, target, bytes, false);
 }
 
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {

@@ -8,10 +8,29 @@
 #define HD_CORE_LARGE_H
 
 #include "core/heap.h"
+#include "os/os.h"
 
 /* A block of bytes (above HD_MEDIUM_MAX, or with an alignment above what pages give). *zeroed: it reads as zero; what wants that is
  * not filled with recycled pages. */
 void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_zero, bool *zeroed);
+
+static inline size_t hdi_large_usable(size_t bytes) { return hd_round_up(bytes, hdi_os.page_bytes); }
+
+/* Make a run the heap's block of bytes. zeroed: it reads as zero. */
+static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed) {
+  first->base = hdi_space_address(heap->space, first);
+  first->inverse = 1;
+  first->shift = 0;
+  first->capacity = 1;
+  first->block_bytes = hdi_large_usable(bytes);
+  first->head = first;
+  first->class_index = 0;
+  first->zeroed = zeroed;
+  hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT : (uintptr_t)0);
+  hd_store_relaxed(&first->live, 1u);
+  hd_store_release(&first->kind, HD_UNIT_LARGE);
+  return first->base;
+}
 
 /* Free the block whose first unit this is. The caller has won `live`. heap: whose cache may keep the run (the caller is its owner,
  * inside the gate), or the explicit heap of the block, locked; NULL: nobody's. */

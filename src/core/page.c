@@ -19,19 +19,22 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   uintptr_t owner = (uintptr_t)heap | (units > 1 ? HD_OWNER_MULTI : 0) | (heap->explicit_heap ? HD_OWNER_EXPLICIT : 0);
   hd_block_state *map = hdi_store_take(hd_round_up(capacity, 64));
   if (map == NULL) return false;
-  for (uint32_t i = capacity; i < hd_round_up(capacity, 64); i++) hd_store_relaxed(&map[i], HD_BLOCK_NONE);
+  memset((void *)(map + capacity), HD_BLOCK_NONE, hd_round_up(capacity, 64) - capacity);
+  hd_unit made = {
+      .base = hdi_space_address(heap->space, page),
+      .inverse = hd_inverse(block_bytes >> shift),
+      .map = map,
+      .capacity = capacity,
+      .block_bytes = block_bytes,
+      .head = page,
+      .class_index = (uint8_t)class_index,
+      .shift = (uint8_t)shift,
+      .remote_limit = hdi_remote_limit(capacity, block_bytes),
+  };
   for (unsigned i = 0; i < units; i++) {
     hd_unit *unit = page + i;
-    unit->base = hdi_space_address(heap->space, page);
-    unit->inverse = hd_inverse(block_bytes >> shift);
-    unit->shift = (uint8_t)shift;
-    unit->map = map;
-    unit->capacity = capacity;
-    unit->block_bytes = block_bytes;
-    unit->head = page;
-    unit->class_index = (uint8_t)class_index;
+    memcpy((uint8_t *)unit + sizeof unit->owner, (const uint8_t *)&made + sizeof made.owner, offsetof(hd_unit, credit) - sizeof made.owner);
     hd_store_relaxed(&unit->kind, HD_UNIT_PAGE);
-    unit->remote_limit = hdi_remote_limit(capacity, block_bytes);
     hd_store_relaxed(&unit->owner, owner);
   }
   page->zeroed = zeroed;
@@ -44,7 +47,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
 }
 
 void hdi_page_clear(hd_unit *page) {
-  for (uint32_t i = page->capacity; i < map_bytes(page); i++) hd_store_relaxed(&page->map[i], HD_BLOCK_FREE);
+  memset((void *)(page->map + page->capacity), HD_BLOCK_FREE, map_bytes(page) - page->capacity);
   hdi_store_give((void *)page->map, map_bytes(page));
   for (uint32_t i = 0; i < page->run_units; i++) {
     hd_store_relaxed(&page[i].owner, (uintptr_t)0);

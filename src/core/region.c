@@ -38,13 +38,15 @@ static void *make(hd_unit *first, hd_area_kind kind, const char *name) {
   return first->base;
 }
 
+bool hdi_region_start(void) { return hdi_thread_init_space(); }
+
 void *hdi_region_take(hd_area_kind kind, const char *name, size_t bytes, bool *zeroed) {
-  bool ready = hdi_thread_init_space() && bytes <= PTRDIFF_MAX;
+  bool ready = hdi_region_start() && bytes <= PTRDIFF_MAX;
   return make(ready ? hdi_space_take(&hdi_space, units_for(bytes), 1, zeroed) : NULL, kind, name);
 }
 
 void *hdi_region_reserve(hd_area_kind kind, const char *name, size_t bytes) {
-  bool ready = hdi_thread_init_space() && bytes <= PTRDIFF_MAX;
+  bool ready = hdi_region_start() && bytes <= PTRDIFF_MAX;
   size_t units = units_for(bytes);
   return make(ready && hdi_space_allows(&hdi_space, units) ? hdi_space_take_clean(&hdi_space, units) : NULL, kind, name);
 }
@@ -102,6 +104,13 @@ size_t hdi_region_purge(void *region, size_t offset, size_t bytes, size_t *start
 bool hdi_region_guard(void *region, size_t offset, size_t bytes, bool on) {
   hdi_counters_os_call(1);
   return hdi_os_guard((uint8_t *)region + offset, bytes, on);
+}
+
+void hdi_region_want_huge(void *region, size_t offset, size_t bytes) {
+  hd_unit *first = unit_of(region);
+  size_t from = (offset + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT;
+  size_t to = (offset + bytes) >> HD_UNIT_SHIFT;
+  if (to > from) hdi_space_want_huge(&hdi_space, first + from, to - from);
 }
 
 void hdi_region_note(void *region, size_t touched) { hd_store_relaxed(&unit_of(region)->touched, touched); }

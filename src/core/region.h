@@ -11,6 +11,9 @@
 #include "base/bits.h"
 #include "heddle.h"
 
+/* Start the library as far as regions and the metadata store need it. false: there is no memory. */
+bool hdi_region_start(void);
+
 /* A region of at least bytes, a multiple of 64 KiB and aligned to that. *zeroed: all of it reads as zero and costs nothing yet;
  * otherwise it is resident memory of earlier owners, cheaper to use than fresh one. name: kept, not copied, until the region is
  * given back; may be NULL. NULL with ENOMEM when there is no memory, or the size is above PTRDIFF_MAX. */
@@ -40,6 +43,9 @@ size_t hdi_region_purge(void *region, size_t offset, size_t bytes, size_t *start
 /* Make a range of whole system pages inside the region unreachable, or reachable again (it then reads as zero). Every guard must be
  * gone before the region is given back. false: the system refuses. */
 bool hdi_region_guard(void *region, size_t offset, size_t bytes, bool on);
+
+/* The range, clean memory, will be touched in most places: ask for huge pages inside it. Cheap when that was done before. */
+void hdi_region_want_huge(void *region, size_t offset, size_t bytes);
 
 /* How many bytes of the region have been touched, for statistics. */
 void hdi_region_note(void *region, size_t touched);

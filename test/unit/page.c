@@ -29,6 +29,7 @@ static hd_unit *new_page(unsigned class_index) {
   hd_unit *page = hdi_heap_take_run(heap, units, 1, &zeroed);
   assert_non_null(page);
   assert_true(hdi_page_init(heap, page, class_index, units, zeroed));
+  page->zeroed = true; /* as a fresh one */
   page->state = HD_PAGE_CURRENT;
   page->credit = 1;
   page->group = UINT32_MAX;
@@ -176,6 +177,37 @@ static void test_claim_again_leaves_virgin_blocks(void **state) {
   drop_page(page);
 }
 
+/* Memory of earlier owners is resident: no need to be sparing with it. */
+static void test_claims_all_of_resident_memory(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(64));
+  page->zeroed = false;
+  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_true(slot.bits == UINT64_MAX);
+  assert_false(class.zeroed);
+  assert_int_equal(page->fresh, 64);
+  assert_int_equal(take_all(), 64);
+  drop_page(page);
+}
+
+/* With everything in use nothing is looked at; a free makes the difference. */
+static void test_claims_nothing_of_a_full_page(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(1024));
+  class.step = 64;
+  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_int_equal(take_all(), 64);
+  assert_int_equal(hdi_claim_again(page, &class), 0);
+  assert_int_equal(class.pause, 0);
+  assert_false(hdi_claim_next(page, &slot, &class));
+  free_block(page, 5);
+  assert_true(hdi_claim_next(page, &slot, &class) == false); /* one in 64 is too few */
+  for (uint32_t i = 8; i < 16; i++) free_block(page, i);
+  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_true(slot.bits == 0xff20u);
+  drop_page(page);
+}
+
 /* Fill a page, keep the blocks of keep[], have block `claimed` in the slot, and compare every system page after the purge. */
 static void check_purge(size_t block_bytes, const uint32_t *keep, size_t keep_count, uint32_t claimed) {
   hd_unit *page = new_page(hdi_sizeclass_of(block_bytes));
@@ -224,6 +256,8 @@ int main(void) {
       cmocka_unit_test(test_virgin_blocks_last),
       cmocka_unit_test(test_claim_again_wants_a_quarter),
       cmocka_unit_test(test_claim_again_leaves_virgin_blocks),
+      cmocka_unit_test(test_claims_all_of_resident_memory),
+      cmocka_unit_test(test_claims_nothing_of_a_full_page),
       cmocka_unit_test(test_purge_keeps_live_and_claimed),
   };
   return cmocka_run_group_tests_name("page", tests, set_up, tear_down);

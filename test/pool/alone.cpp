@@ -1,0 +1,2 @@
+// The same from C++. SPDX-License-Identifier: MIT
+#include "alone.c"
