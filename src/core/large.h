@@ -18,7 +18,8 @@ static inline size_t hdi_large_usable(size_t bytes) { return hd_round_up(bytes, 
 
 /* Make a run the heap's block of bytes. zeroed: it reads as zero. */
 static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed) {
-  first->base = hdi_space_address(heap->space, first);
+  uint8_t *block = hdi_space_address(heap->space, first);
+  first->base = block;
   first->inverse = 1;
   first->shift = 0;
   first->capacity = 1;
@@ -29,7 +30,7 @@ static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes, 
   hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT : (uintptr_t)0);
   hd_store_relaxed(&first->live, 1u);
   hd_store_release(&first->kind, HD_UNIT_LARGE);
-  return first->base;
+  return block;
 }
 
 /* Free the block whose first unit this is. The caller has won `live`. heap: whose cache may keep the run (the caller is its owner,

@@ -41,6 +41,9 @@ static unsigned bin_of(size_t bytes) { return bytes <= HD_STORE_MIN ? 0 : hd_hig
  * thousands of calls. */
 static void *take_fresh(size_t bytes) {
   uint8_t *start = (uint8_t *)hd_round_up((uintptr_t)store.top, hd_min(bytes, 4096));
+  /* Not where the low 12 bits of the address are 0: a write to a block that starts like that would seem to touch the map that says
+   * whether it is live, and processors wait for such writes. */
+  if (bytes == HD_STORE_MIN && (uintptr_t)start % 4096 == 0) start += bytes;
   if (start + bytes > store.end) return NULL;
   while (start + bytes > store.committed) {
     size_t step = hd_min(COMMIT_STEP, (size_t)(store.end - store.committed));
