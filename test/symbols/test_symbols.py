@@ -47,8 +47,10 @@ def defined(path, *flags):
 
 
 def public_functions(heddle):
-    text = re.sub(r"/\*.*?\*/", "", heddle.header.read_text(), flags=re.S)
-    return set(re.findall(r"HEDDLE_API[^;(]*?(?:HEDDLE_SIZE2?\([^)]*\)[^;(]*?)?\b(hd_[a-z_]+)\(", text))
+    """What all headers declare."""
+    headers = [heddle.header, *sorted(heddle.header.with_suffix("").glob("*.h"))]
+    text = "".join(re.sub(r"/\*.*?\*/", "", header.read_text(), flags=re.S) for header in headers)
+    return set(re.findall(r"HEDDLE_API[^;(]*?(?:HEDDLE_SIZE2?\([^)]*\)[^;(]*?)?\b(hd_[a-z_0-9]+)\(", text))
 
 
 def test_header_is_read(heddle):
@@ -98,7 +100,7 @@ def test_needs_only_libc(heddle):
 def test_thread_local_storage_is_small(heddle):
     text = subprocess.run(["readelf", "-lW", heddle.library], capture_output=True, text=True, check=True).stdout
     sizes = [int(row.split()[5], 16) for row in text.splitlines() if row.split()[:1] == ["TLS"]]
-    assert sizes and max(sizes) <= 16
+    assert sizes and max(sizes) <= 24
 
 
 def test_no_text_relocations_or_executable_stack(heddle):
