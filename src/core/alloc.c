@@ -140,16 +140,27 @@ void *hdi_alloc_medium(size_t bytes) {
 
 /* ---- zeroed ------------------------------------------------------------------------------------------------------ */
 
+typedef uint64_t hd_pair __attribute__((vector_size(16), may_alias));
+
 /* Clear a block's usable size, a multiple of 16: all of it, because hd_recalloc counts on the part behind the request too.
  * Short ones inline: the call would cost more than the stores. */
 static inline void clear(void *p, size_t bytes) {
-  typedef uint64_t pair __attribute__((vector_size(16), may_alias));
   if (bytes > 128) {
     memset(p, 0, bytes);
     return;
   }
-  pair *at = p;
-  for (size_t done = 0; done < bytes; done += 16) *at++ = (pair){0, 0};
+  hd_pair *at = p;
+  for (size_t done = 0; done < bytes; done += 16) *at++ = (hd_pair){0, 0};
+}
+
+/* The same for 16 to 64 bytes: two stores from either end meet or overlap. */
+FAST void clear_tiny(uint8_t *p, size_t bytes) {
+  const hd_pair zero = {0, 0};
+  *(hd_pair *)p = zero;
+  *(hd_pair *)(p + bytes - 16) = zero;
+  if (bytes <= 32) return;
+  *(hd_pair *)(p + 16) = zero;
+  *(hd_pair *)(p + bytes - 32) = zero;
 }
 
 void *hdi_alloc_zeroed(size_t count, size_t bytes) {
@@ -158,10 +169,12 @@ void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   if (HD_UNLIKELY(total > HD_SMALL_MAX)) return hdi_alloc_zeroed_slow(total);
   hd_heap *heap = hdi_heap_self;
   hd_slot *slot = hdi_alloc_small_slot(heap, total);
-  if (HD_UNLIKELY(slot->bits == 0)) return hdi_alloc_zeroed_slow(total);
-  bool zeroed = heap->class[slot - heap->slot].zeroed;
-  void *p = hdi_alloc_take(slot, slot->bits);
-  if (!zeroed) clear(p, total);
+  uint64_t bits = slot->bits;
+  if (HD_UNLIKELY(bits == 0)) return hdi_alloc_zeroed_slow(total);
+  void *p = hdi_alloc_take(slot, bits);
+  total = hd_round_up(total, 16);
+  if (total <= 64) clear_tiny(p, total); /* less work than to find out whether there is any */
+  else if (!heap->class[slot - heap->slot].zeroed) clear(p, total);
   return p;
 }
 

@@ -289,6 +289,22 @@ static void test_size_by_alignment(void **state) {
   for (int i = 0; i < 256; i++) sut->free(held[i]);
 }
 
+/* The whole usable size, in memory that has been used: recalloc takes what lies behind the request for zero. */
+static void test_calloc_clears_all_that_is_usable(void **state) {
+  (void)state;
+  for (size_t bytes = 1; bytes <= 3000; bytes++) {
+    unsigned char *dirty[2], *p[2];
+    for (int i = 0; i < 2; i++) dirty[i] = sut->malloc(bytes), memset(dirty[i], 0xa5, sut->usable_size(dirty[i]));
+    for (int i = 0; i < 2; i++) sut->free(dirty[i]);
+    for (int i = 0; i < 2; i++) p[i] = sut->calloc(1, bytes);
+    for (int i = 0; i < 2; i++) {
+      size_t usable = sut->usable_size(p[i]);
+      for (size_t at = 0; at < usable; at++) assert_int_equal(p[i][at], 0);
+      sut->free(p[i]);
+    }
+  }
+}
+
 static void test_usable_and_good_size(void **state) {
   (void)state;
   size_t before = 0;
@@ -391,6 +407,7 @@ int main(void) {
       cmocka_unit_test(test_memalign_is_never_misaligned),
       cmocka_unit_test(test_alignments_up_to_2_40),
       cmocka_unit_test(test_size_by_alignment),
+      cmocka_unit_test(test_calloc_clears_all_that_is_usable),
       cmocka_unit_test(test_usable_and_good_size),
       cmocka_unit_test(test_sized_frees),
       cmocka_unit_test(test_pvalloc_rounds_up),
