@@ -232,7 +232,7 @@ typedef struct hd_index_stats {
 /** Fill *stats, whose struct_bytes the caller has set.
  *  returns  false when struct_bytes is too small
  *  cost     O(HD_INDEX_EXACT_SLOTS) */
-HEDDLE_API bool hd_index_pool_stats(const hd_index_pool *pool, hd_index_stats *stats);
+HEDDLE_API bool hd_index_pool_stats_get(const hd_index_pool *pool, hd_index_stats *stats);
 
 /** Free objects of exactly so many slots, 1..HD_INDEX_EXACT_SLOTS; 0 for any other size. */
 HEDDLE_API uint64_t hd_index_pool_free_count(const hd_index_pool *pool, uint32_t slots);

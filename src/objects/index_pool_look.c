@@ -25,7 +25,7 @@ HD_EXPORT bool hd_index_pool_walk(hd_index_pool *pool, hd_index_visitor *visitor
 
 /* ---- counters ------------------------------------------------------------------------------------------------------ */
 
-HD_EXPORT bool hd_index_pool_stats(const hd_index_pool *pool, hd_index_stats *stats) {
+HD_EXPORT bool hd_index_pool_stats_get(const hd_index_pool *pool, hd_index_stats *stats) {
   const hd_index_body *body = hdi_index_pool_body(pool);
   if (stats == NULL || stats->struct_bytes < sizeof *stats) return false;
   uint64_t free_count = body->large_count;

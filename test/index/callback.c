@@ -28,7 +28,7 @@ static hd_index_pool *make(hd_index_config config) {
 static hd_index_stats stats_of(const hd_index_pool *pool) {
   hd_index_stats stats = {.struct_bytes = sizeof stats};
   const char *wrong = hd_index_pool_check(pool);
-  TS_CHECK(wrong == NULL && hd_index_pool_stats(pool, &stats), "%s", wrong);
+  TS_CHECK(wrong == NULL && hd_index_pool_stats_get(pool, &stats), "%s", wrong);
   return stats;
 }
 

@@ -121,7 +121,7 @@ static void verify(hd_index_pool *pool) {
     TS_CHECK(*(uint32_t *)hd_index_pool_at(pool, held[i]) == content(i), "object %u", i);
   }
   hd_index_stats stats = {.struct_bytes = sizeof stats};
-  TS_CHECK(hd_index_pool_stats(pool, &stats) && stats.used_count == live, "%u objects", live);
+  TS_CHECK(hd_index_pool_stats_get(pool, &stats) && stats.used_count == live, "%u objects", live);
   fault.on = on;
 }
 

@@ -64,7 +64,7 @@ static picture look(hd_index_pool *pool) {
   p.stats.struct_bytes = sizeof p.stats;
   const char *wrong = hd_index_pool_check(pool);
   TS_CHECK(wrong == NULL, "%s", wrong);
-  hd_index_pool_stats(pool, &p.stats);
+  hd_index_pool_stats_get(pool, &p.stats);
   hd_index_pool_walk(pool, add, &p);
   return p;
 }

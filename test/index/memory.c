@@ -20,7 +20,7 @@ static hd_index_pool *make(uint32_t slot_bytes, uint32_t object_slots, uint64_t 
 
 static hd_index_stats stats_of(const hd_index_pool *pool) {
   hd_index_stats stats = {.struct_bytes = sizeof stats};
-  TS_CHECK(hd_index_pool_stats(pool, &stats), "stats");
+  TS_CHECK(hd_index_pool_stats_get(pool, &stats), "stats");
   return stats;
 }
 

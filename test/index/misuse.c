@@ -161,7 +161,7 @@ static void bad_config(void) {
   hd_index_pool_destroy(NULL);
   hd_index_pool *pool = hd_index_pool_create(&good);
   hd_index_stats stats = {.struct_bytes = 8};
-  TS_CHECK(pool != NULL && !hd_index_pool_stats(pool, &stats), "a short struct");
+  TS_CHECK(pool != NULL && !hd_index_pool_stats_get(pool, &stats), "a short struct");
   hd_index_pool_give(pool, HD_INDEX_NONE);
   hd_index_pool_destroy(pool);
 }

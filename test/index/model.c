@@ -105,7 +105,7 @@ static uint64_t highest(void) {
 
 static void compare_counters(void) {
   hd_index_stats s = {.struct_bytes = sizeof s};
-  TS_CHECK(hd_index_pool_stats(m.pool, &s), "stats");
+  TS_CHECK(hd_index_pool_stats_get(m.pool, &s), "stats");
   TS_CHECK(s.used == m.used && s.used_count == m.live_count, "used %llu in %llu objects, not %llu in %u", (unsigned long long)s.used,
            (unsigned long long)s.used_count, (unsigned long long)m.used, m.live_count);
   TS_CHECK(s.used_high == m.used_high && s.taken_total == m.taken_total && s.given_total == m.given_total, "totals");
@@ -141,7 +141,7 @@ static void compare_all(void) {
 
 static bool growth(hd_index_pool *pool, uint64_t old_slots, uint64_t new_slots, void *user) {
   hd_index_stats s = {.struct_bytes = sizeof s};
-  TS_CHECK(user == &m && hd_index_pool_stats(pool, &s) && s.allocated == old_slots, "growth from %llu", (unsigned long long)old_slots);
+  TS_CHECK(user == &m && hd_index_pool_stats_get(pool, &s) && s.allocated == old_slots, "growth from %llu", (unsigned long long)old_slots);
   TS_CHECK(new_slots > old_slots && new_slots <= m.size + m.extra, "growth to %llu", (unsigned long long)new_slots);
   TS_CHECK(new_slots - old_slots >= m.config.step || new_slots == m.size + m.extra, "a step of %llu",
            (unsigned long long)(new_slots - old_slots));
@@ -226,7 +226,7 @@ static void misgive(void) {
 
 static void rearm(void) {
   hd_index_stats s = {.struct_bytes = sizeof s};
-  hd_index_pool_stats(m.pool, &s);
+  hd_index_pool_stats_get(m.pool, &s);
   if (s.ptr - 1 <= m.size) m.extra = 0;
 }
 
@@ -236,7 +236,7 @@ static void merge(void) {
   rearm();
   m.compacting = false;
   hd_index_stats s = {.struct_bytes = sizeof s};
-  hd_index_pool_stats(m.pool, &s);
+  hd_index_pool_stats_get(m.pool, &s);
   TS_CHECK(s.ptr == highest(), "ptr is %llu, not %llu", (unsigned long long)s.ptr, (unsigned long long)highest());
   if (ts_below(&m.rng, 4) == 0) compare_all();
 }
@@ -250,7 +250,7 @@ static void compact(void) {
   if (!done) return;
   rearm();
   hd_index_stats s = {.struct_bytes = sizeof s};
-  hd_index_pool_stats(m.pool, &s);
+  hd_index_pool_stats_get(m.pool, &s);
   if (fresh) TS_CHECK(s.free == 0 && s.ptr == highest(), "%llu slots are free after a compaction", (unsigned long long)s.free);
 }
 
@@ -277,7 +277,7 @@ static void save_and_load(void) {
   TS_CHECK(hd_index_pool_save_to(m.pool, write_file, NULL, ts_below(&m.rng, 3) == 0 ? NULL : &how) == HD_INDEX_OK, "save");
   rearm();
   hd_index_stats s = {.struct_bytes = sizeof s};
-  hd_index_pool_stats(m.pool, &s);
+  hd_index_pool_stats_get(m.pool, &s);
   if (ts_below(&m.rng, 2) == 0) hd_index_pool_reset(m.pool);
   else s.used_high = 0;
   if (s.used_high != 0) m.given_total = m.taken_total, rearm();
@@ -310,7 +310,7 @@ static void other(void) {
     case 1:
     case 2: {
       hd_index_stats s = {.struct_bytes = sizeof s};
-      hd_index_pool_stats(m.pool, &s);
+      hd_index_pool_stats_get(m.pool, &s);
       uint64_t slots = ts_below(&m.rng, m.config.maximum + 2);
       bool fits = slots >= m.config.minimum && slots >= s.ptr - 1 && slots <= m.config.maximum;
       errno = 0;
