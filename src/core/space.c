@@ -55,7 +55,8 @@ static bool commit_table(hd_space *space, size_t have, size_t wanted) {
   size_t old = space->table_units;
   if (wanted <= old) return true;
   size_t count = (size_t)1 << hd_highest_bit(wanted + wanted - 1);
-  uint8_t *start = (uint8_t *)space->units - TABLE_SHIFT + (old == 0 ? 0 : hd_round_up(TABLE_SHIFT + old * sizeof(hd_unit), hdi_os.page_bytes));
+  uint8_t *start =
+      (uint8_t *)space->units - TABLE_SHIFT + (old == 0 ? 0 : hd_round_up(TABLE_SHIFT + old * sizeof(hd_unit), hdi_os.page_bytes));
   uint8_t *end = (uint8_t *)space->units - TABLE_SHIFT + hd_round_up(TABLE_SHIFT + count * sizeof(hd_unit), hdi_os.page_bytes);
   if (end > start && !commit_range(space, start, (size_t)(end - start))) return false;
   space->table_units = count;
@@ -111,9 +112,10 @@ static void advise_step(const hd_space *space, size_t have, size_t next) {
   }
 }
 
-/* Units [from, to) are handed out for the first time. A program that has filled the memory below will fill what comes next. */
+/* Units [from, to) are handed out for the first time. A program that has filled the memory below will fill what comes next. Of a run
+ * longer than a huge page its owner knows more: see hdi_space_want_huge. */
 static void advise_top(const hd_space *space, size_t from, size_t to) {
-  if (!asks_by_itself(space)) return;
+  if (!asks_by_itself(space) || to - from > BLOCK_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
   if (first >= last || first < HUGE_LOOK_UNITS) return;
