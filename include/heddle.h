@@ -142,12 +142,14 @@ typedef struct hd_heap_config {
   size_t limit_bytes;    /* most bytes of pages this heap may hold; 0: no limit. Allocation beyond it gives NULL, ENOMEM */
   void *memory;          /* memory of the caller's to live in, or NULL: the common memory */
   size_t memory_bytes;   /* its length, at least 1 MiB; it must stay valid and untouched until hd_heap_destroy returned */
+  bool one_user;         /* calls with this heap as argument never overlap: it has no lock, and is as fast as hd_malloc */
 } hd_heap_config;
 
 /** Create a heap.
  *  config   NULL: unnamed, no limit, common memory
  *  returns  the heap; NULL with ENOMEM, or EINVAL for a bad config
- *  threads  any thread may use the heap at any time; calls on one heap exclude each other by a lock */
+ *  threads  any thread may use the heap at any time; calls on one heap exclude each other by a lock. With one_user the caller
+ *           sees to that, by one thread or a lock of its own; hd_free of its blocks is for any thread even so */
 HEDDLE_API hd_heap *hd_heap_create(const hd_heap_config *config);
 
 /** Free every block of the heap at once and the heap itself. No block or pointer to the heap may be used afterwards, and no
@@ -165,6 +167,9 @@ HEDDLE_API HEDDLE_MALLOC HEDDLE_SIZE(2) void *hd_heap_zalloc(hd_heap *heap, size
 HEDDLE_API HEDDLE_MALLOC HEDDLE_SIZE2(2, 3) void *hd_heap_calloc(hd_heap *heap, size_t count, size_t bytes);
 HEDDLE_API HEDDLE_SIZE(3) void *hd_heap_realloc(hd_heap *heap, void *p, size_t bytes);
 HEDDLE_API HEDDLE_MALLOC HEDDLE_SIZE(3) void *hd_heap_aligned_alloc(hd_heap *heap, size_t alignment, size_t bytes);
+
+/** hd_free for whoever uses the heap: without any atomic operation when the heap has one user. p may be any block, or NULL. */
+HEDDLE_API void hd_heap_free(hd_heap *heap, void *p);
 
 /** The heap that block p belongs to; NULL when p is not a block of a heap made by hd_heap_create. */
 HEDDLE_API hd_heap *hd_heap_of(const void *p);

@@ -80,7 +80,7 @@ void *hdi_alloc_slow(size_t bytes) {
 /* ---- large ------------------------------------------------------------------------------------------------------- */
 
 static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool zero, bool *zeroed) {
-  if (heap->explicit_heap) return hdi_large_alloc(heap, bytes, alignment, zero, zeroed);
+  if (hdi_heap_is_locked(heap)) return hdi_large_alloc(heap, bytes, alignment, zero, zeroed);
   hdi_gate_enter(heap);
   void *p = hdi_large_alloc(heap, bytes, alignment, zero, zeroed);
   hdi_gate_leave(heap);
@@ -276,8 +276,24 @@ static inline void free_remote(hd_unit *unit, uint64_t index, hd_heap *self) {
   else hdi_remote_count(self, head);
 }
 
+/* A block of a heap with one user, freed by anybody. It is announced at once, so that no table counts frees of a heap that may be
+ * destroyed. */
+static void free_remote_at_once(hd_unit *unit, hd_block_state *state) {
+  if (hd_load_relaxed(state) != HD_BLOCK_LIVE) {
+    hdi_free_dead(unit, state);
+    return;
+  }
+  hd_unit *head = unit->head;
+  hd_store_release(state, HD_BLOCK_FREE); /* R1 */
+  hdi_remote_count_slow(&hdi_heap_empty, head);
+}
+
 static SLOW void free_explicit(hd_unit *unit, uint64_t index, hd_heap *owner) {
   hd_block_state *state = unit->map + index;
+  if (owner->one_user) {
+    free_remote_at_once(unit, state);
+    return;
+  }
   hdi_lock_take(&owner->lock);
   bool live = hd_load_relaxed(state) == HD_BLOCK_LIVE;
   if (live && hdi_free_local(unit->head, state)) hdi_heap_settle(owner, unit->head);
@@ -300,7 +316,9 @@ static void free_large(void *p, hd_unit *unit, hd_heap *self) {
   }
   hd_store_relaxed(&unit->live, 0u);
   hd_heap *heap = hdi_heap_owner(unit);
-  if (HD_UNLIKELY(heap != NULL)) {
+  if (HD_UNLIKELY(heap != NULL && heap->one_user)) {
+    hdi_large_free(heap, unit); /* takes the lock by itself */
+  } else if (HD_UNLIKELY(heap != NULL)) {
     hdi_lock_take(&heap->lock);
     hdi_large_free(heap, unit);
     hdi_lock_drop(&heap->lock);
@@ -362,6 +380,26 @@ void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
   else free_any(p, heap);
 }
 
+void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit) {
+  if (hd_load_acquire(&unit->owner) == ((uintptr_t)heap | HD_OWNER_EXPLICIT | HD_OWNER_MULTI)) {
+    uint64_t index = hdi_unit_block_index(unit, p);
+    if (HD_LIKELY(index < unit->capacity && hd_load_relaxed(&unit->map[index]) == HD_BLOCK_LIVE)) {
+      if (HD_UNLIKELY(hdi_free_local(unit->head, unit->map + index))) hdi_free_event(heap, unit->head);
+      return;
+    }
+  }
+  unit = p == NULL ? NULL : hdi_space_find(p);
+  if (unit == NULL || hdi_heap_owner(unit) != heap || hd_load_relaxed(&unit->kind) != HD_UNIT_PAGE) {
+    hdi_free(p);
+    return;
+  }
+  /* A heap in memory of its own, whose units the window's table does not have; or misuse. */
+  uint64_t index = hdi_unit_block_index(unit, p);
+  if (index >= unit->capacity) misuse(p);
+  else if (hd_load_relaxed(&unit->map[index]) != HD_BLOCK_LIVE) hdi_free_dead(unit, unit->map + index);
+  else if (hdi_free_local(unit->head, unit->map + index)) hdi_free_event(heap, unit->head);
+}
+
 /* ---- looking at and resizing blocks ------------------------------------------------------------------------------ */
 
 /* The unit of a live block that starts at p; NULL, after a report, for anything else in Heddle's memory. */
@@ -403,14 +441,27 @@ static bool resize_large(hd_unit *unit, size_t bytes) {
   return done;
 }
 
-static void *realloc_by_copy(hd_unit *unit, void *p, size_t bytes) {
-  hd_heap *heap = hdi_heap_explicit_owner(unit);
+/* user: the heap with one user for whom it happens, or NULL. Anybody else must not take memory from such a heap. */
+static void *realloc_by_copy(hd_heap *user, hd_unit *unit, void *p, size_t bytes) {
+  hd_heap *heap = user != NULL ? user : hdi_heap_explicit_owner(unit);
   size_t old = unit->block_bytes;
-  void *target = heap != NULL ? hdi_alloc_from(heap, bytes, false) : hdi_alloc(bytes);
+  bool here = heap != NULL && (heap == user || !heap->one_user);
+  void *target = here ? hdi_alloc_from(heap, bytes, false) : hdi_alloc(bytes);
   if (HD_UNLIKELY(target == NULL)) return NULL;
   memcpy(target, p, hd_min(old, bytes));
-  hdi_free(p);
+  if (user != NULL) hdi_free_of_user(user, p);
+  else hdi_free(p);
   return target;
+}
+
+/* A block of a heap, by its one user. */
+static void *realloc_of_user(hd_heap *heap, hd_unit *unit, void *p, size_t bytes) {
+  unit = live_block("realloc", p, unit);
+  if (HD_UNLIKELY(unit == NULL || bytes > PTRDIFF_MAX)) return no_memory();
+  bool page = hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE;
+  if (page && stays(unit->block_bytes, bytes)) return p;
+  if (!page && bytes > HD_MEDIUM_MAX && resize_large(unit, bytes)) return p;
+  return realloc_by_copy(heap, unit, p, bytes);
 }
 
 static SLOW void *realloc_foreign(void *p, size_t bytes) {
@@ -436,7 +487,7 @@ void *hdi_realloc(void *p, size_t bytes) {
   unit = live_block("realloc", p, unit);
   if (HD_UNLIKELY(unit == NULL)) return no_memory();
   if (hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) {
-    return stays(unit->block_bytes, bytes) ? p : realloc_by_copy(unit, p, bytes);
+    return stays(unit->block_bytes, bytes) ? p : realloc_by_copy(NULL, unit, p, bytes);
   }
   if (bytes > HD_MEDIUM_MAX) {
     if (resize_large(unit, bytes)) return p;
@@ -444,7 +495,7 @@ void *hdi_realloc(void *p, size_t bytes) {
     void *moved = heap == NULL ? NULL : hdi_large_move(heap, unit, bytes);
     if (moved != NULL) return moved;
   }
-  return realloc_by_copy(unit, p, bytes);
+  return realloc_by_copy(NULL, unit, p, bytes);
 }
 
 void *hdi_expand(void *p, size_t bytes) {
@@ -469,7 +520,18 @@ static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
   return p;
 }
 
+void *hdi_alloc_user_slow(hd_heap *heap, size_t bytes, bool zero) {
+  if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, zero);
+  unsigned class_index = hdi_sizeclass_of(bytes);
+  bool zeroed = false;
+  void *p = take_gated(heap, class_index, &zeroed);
+  if (p == NULL) return no_memory();
+  if (zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
+  return p;
+}
+
 void *hdi_alloc_from(hd_heap *heap, size_t bytes, bool zero) {
+  if (heap->one_user) return zero ? hdi_alloc_user_slow(heap, bytes, true) : hdi_alloc_of_user(heap, bytes);
   hdi_lock_take(&heap->lock);
   void *p = alloc_locked(heap, bytes, zero);
   hdi_lock_drop(&heap->lock);
@@ -480,6 +542,10 @@ void *hdi_alloc_aligned_from(hd_heap *heap, size_t alignment, size_t bytes, bool
   if (bad_alignment(alignment)) return NULL;
   if (bytes > PTRDIFF_MAX) return no_memory();
   unsigned class_index = aligned_class(alignment, bytes);
+  if (heap->one_user) {
+    if (class_index == 0) return alloc_large(heap, hd_max(bytes, 1), alignment, zero);
+    return hdi_alloc_user_slow(heap, hdi_sizeclass_bytes(class_index), zero);
+  }
   hdi_lock_take(&heap->lock);
   void *p = NULL;
   if (class_index == 0) p = alloc_large(heap, hd_max(bytes, 1), alignment, zero);
@@ -495,5 +561,8 @@ void *hdi_realloc_from(hd_heap *heap, void *p, size_t bytes) {
     hdi_report_other_heap("realloc", p);
     return no_memory();
   }
-  return hdi_realloc(p, bytes);
+  if (!heap->one_user) return hdi_realloc(p, bytes);
+  if (bytes != 0) return realloc_of_user(heap, unit, p, bytes);
+  hdi_free_of_user(heap, p);
+  return NULL;
 }

@@ -77,6 +77,31 @@ FAST void hdi_free(void *p) {
   if (HD_UNLIKELY(hdi_free_local(unit, state))) hdi_free_event(heap, unit);
 }
 
+/* ---- heaps with one user, by their user --------------------------------------------------------------------------- */
+
+void *hdi_alloc_user_slow(hd_heap *heap, size_t bytes, bool zero);
+void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit);
+
+FAST void *hdi_alloc_of_user(hd_heap *heap, size_t bytes) {
+  if (HD_UNLIKELY(bytes > HD_SMALL_MAX)) return hdi_alloc_user_slow(heap, bytes, false);
+  hd_slot *slot = hdi_alloc_small_slot(heap, bytes);
+  uint64_t bits = slot->bits;
+  if (HD_UNLIKELY(bits == 0)) return hdi_alloc_user_slow(heap, bytes, false);
+  return hdi_alloc_take(slot, bits);
+}
+
+FAST void hdi_free_of_user(hd_heap *heap, void *p) {
+  hd_unit *unit = hdi_space_entry(p);
+  uint64_t index = 0;
+  bool mine = hd_load_stable(uintptr_t, &unit->owner) == ((uintptr_t)heap | HD_OWNER_EXPLICIT);
+  if (HD_LIKELY(mine)) index = hdi_unit_block_index(unit, p);
+  if (HD_UNLIKELY(!mine || index >= unit->capacity || hd_load_stable(uint8_t, &unit->map[index]) != HD_BLOCK_LIVE)) {
+    hdi_free_user_other(heap, p, unit);
+    return;
+  }
+  if (HD_UNLIKELY(hdi_free_local(unit, unit->map + index))) hdi_free_event(heap, unit);
+}
+
 /* Largest alignment that is served. */
 static const size_t hdi_align_max = (size_t)1 << (sizeof(size_t) > 4 ? 40 : 28);
 

@@ -130,28 +130,42 @@ HD_EXPORT hd_heap *hd_heap_create(const hd_heap_config *config) {
   if (heap == NULL) return overflow();
   hdi_lock_take(&heap->lock);
   heap->own_space = config->memory != NULL;
+  heap->one_user = config->one_user;
   heap->limit_units = config->limit_bytes == 0 ? 0 : hd_max(config->limit_bytes >> HD_UNIT_SHIFT, 1);
   if (config->name != NULL) strncpy(heap->name, config->name, sizeof heap->name - 1);
   hdi_lock_drop(&heap->lock);
   return heap;
 }
 
+static void hold(hd_heap *heap) {
+  if (heap->one_user) hdi_gate_enter(heap);
+  else hdi_lock_take(&heap->lock);
+}
+
+static void let_go(hd_heap *heap) {
+  if (heap->one_user) hdi_gate_leave(heap);
+  else hdi_lock_drop(&heap->lock);
+}
+
 HD_EXPORT void hd_heap_reset(hd_heap *heap) {
-  hdi_lock_take(&heap->lock);
+  hold(heap);
   hdi_heap_give_all(heap);
-  hdi_lock_drop(&heap->lock);
+  let_go(heap);
   hdi_purge_note();
 }
 
 HD_EXPORT void hd_heap_destroy(hd_heap *heap) {
   if (heap == NULL) return;
   hd_heap_reset(heap);
+  bool one_user = heap->one_user;
+  if (one_user) hdi_gate_enter(heap);
   hdi_lock_take(&heap->lock);
   hd_space *space = heap->space;
   bool own_space = heap->own_space;
   if (own_space) hdi_space_retract(space);
   hdi_thread_retire_heap(heap);
   hdi_lock_drop(&heap->lock);
+  if (one_user) hdi_gate_leave(heap);
 }
 
 HD_EXPORT void *hd_heap_malloc(hd_heap *heap, size_t bytes) { return hdi_alloc_from(heap, bytes, false); }
@@ -163,6 +177,11 @@ HD_EXPORT void *hd_heap_calloc(hd_heap *heap, size_t count, size_t bytes) {
 }
 
 HD_EXPORT void *hd_heap_realloc(hd_heap *heap, void *p, size_t bytes) { return hdi_realloc_from(heap, p, bytes); }
+
+HD_EXPORT void hd_heap_free(hd_heap *heap, void *p) {
+  if (heap->one_user) hdi_free_of_user(heap, p);
+  else hdi_free(p);
+}
 
 HD_EXPORT void *hd_heap_aligned_alloc(hd_heap *heap, size_t alignment, size_t bytes) {
   return hdi_alloc_aligned_from(heap, alignment, bytes, false);

@@ -35,9 +35,7 @@ static void unlist_run(hd_heap *heap, hd_unit *first) {
   else heap->runs = first->run_next;
 }
 
-hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
-  *zeroed = false;
-  if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return hdi_heap_take_cached(heap, units);
+static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
   if (heap->limit_units != 0 && units > heap->limit_units - heap->held_units) return NULL;
   hd_unit *first = hdi_space_take(heap->space, units, align_units, zeroed);
   if (first == NULL) return NULL;
@@ -48,8 +46,22 @@ hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool
   return first;
 }
 
+hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
+  *zeroed = false;
+  if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return hdi_heap_take_cached(heap, units);
+  if (heap->one_user) hdi_lock_take(&heap->lock);
+  hd_unit *first = take_run(heap, units, align_units, zeroed);
+  if (heap->one_user) hdi_lock_drop(&heap->lock);
+  return first;
+}
+
 void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) {
-  if (heap->explicit_heap) {
+  if (heap->one_user) {
+    hdi_lock_take(&heap->lock);
+    heap->held_units -= units;
+    unlist_run(heap, first);
+    hdi_lock_drop(&heap->lock);
+  } else if (heap->explicit_heap) {
     heap->held_units -= units;
     unlist_run(heap, first);
   } else if (dirty && units <= HD_CACHE_RUN && heap->cached_units + units <= HD_CACHE_UNITS) {
@@ -67,6 +79,7 @@ void hdi_heap_give_all(hd_heap *heap) {
     heap->class[i].page = heap->class[i].first = heap->class[i].last = NULL;
     heap->class[i].page_count = 0;
   }
+  hd_store_relaxed(&heap->inbox, NULL);
   while (heap->runs != 0) {
     hd_unit *first = run_at(heap, heap->runs);
     size_t units = first->run_units;

@@ -5,7 +5,8 @@
  * never unmapped: a thread's heap outlives it and is adopted by a later thread as it is, with all its pages.
  *
  * Who may touch a heap: its thread, inside the heap's gate whenever it does more than take a bit or free a block; or a
- * collector that has stopped the heap (gate.h). An explicit heap is used under its lock by whoever calls.
+ * collector that has stopped the heap (gate.h). An explicit heap is used under its lock by whoever calls; if it has one user it is
+ * used like a thread's, and the lock guards only its list and count of runs, which any thread's free of a large block changes.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_HEAP_H
 #define HD_CORE_HEAP_H
@@ -59,10 +60,11 @@ struct hd_heap {
 
   hd_space *space;
   bool explicit_heap;             /* made by hd_heap_create */
+  bool one_user;                  /* explicit, but used like a thread's heap: by its gate, not under the lock */
   bool own_space;                 /* lives in the caller's memory */
   uint32_t runs;                  /* explicit: list of all its runs, as table index + 1 */
   size_t held_units, limit_units; /* explicit: units held, and the most allowed (0: no limit) */
-  hd_lock lock;                   /* explicit: taken by every call */
+  hd_lock lock;                   /* explicit: taken by every call; with one user: for its runs alone */
   hd_remote_entry remote[HD_REMOTE_TABLE];
   hd_unit *cached[HD_CACHE_RUN + 1]; /* runs freed just now, still dirty, by length: lists through next */
   uint32_t cached_units;          /* units in them, at most HD_CACHE_UNITS */
@@ -94,6 +96,9 @@ FAST hd_heap *hdi_heap_explicit_owner(hd_unit *unit) {
   hd_heap *heap = hdi_heap_owner(unit);
   return heap != NULL && heap->explicit_heap ? heap : NULL;
 }
+
+/* Whether it is used under its lock, and not by the gate. */
+FAST bool hdi_heap_is_locked(const hd_heap *heap) { return heap->explicit_heap && !heap->one_user; }
 
 FAST bool hdi_heap_is_empty(const hd_heap *heap) { return heap == &hdi_heap_empty; }
 
@@ -131,7 +136,7 @@ void hdi_heap_init(hd_heap *heap, hd_space *space);
 hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed);
 void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty);
 
-/* Free all runs of an explicit heap. */
+/* Free all runs of an explicit heap. The caller has its lock, or is its one user inside the gate. */
 void hdi_heap_give_all(hd_heap *heap);
 
 #endif

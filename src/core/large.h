@@ -27,7 +27,7 @@ static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes, 
   first->head = first;
   first->class_index = 0;
   first->zeroed = zeroed;
-  hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT : (uintptr_t)0);
+  hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT | HD_OWNER_LARGE : (uintptr_t)0);
   hd_store_relaxed(&first->live, 1u);
   hd_store_release(&first->kind, HD_UNIT_LARGE);
   return block;

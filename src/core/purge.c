@@ -13,7 +13,7 @@
 
 enum {
   ROUND_MS = 250,
-  QUIET_SOON_ROUNDS = 2,   /* pages that classes keep current, and units without a live block in a page of several */
+  QUIET_SOON_ROUNDS = 2,   /* pages that classes keep current, pages of several units, pages of explicit heaps */
   QUIET_ROUNDS = 16,        /* the free system pages of any other page */
   IDLE_ROUNDS = 40,         /* without any change: the helper ends */
   BATCH = 128,              /* pages handled while heaps are stopped */
@@ -53,7 +53,7 @@ static bool can_hold(void) {
 
 static bool hold_by_lock(hd_heap *heap) {
   if (!hdi_lock_try(&heap->lock)) return false;
-  if (is_walkable(heap) && heap->explicit_heap) return true;
+  if (is_walkable(heap) && hdi_heap_is_locked(heap)) return true;
   hdi_lock_drop(&heap->lock); /* it was destroyed meanwhile, and may be a thread's by now */
   return false;
 }
@@ -63,12 +63,12 @@ static bool hold_all(hd_heap *self) {
   if (!can_hold()) return false;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     heap->held = heap == self ? HD_HOLD_OWN : HD_HOLD_NOT;
-    if (heap != self && is_walkable(heap) && !heap->explicit_heap) hdi_gate_raise(heap);
+    if (heap != self && is_walkable(heap) && !hdi_heap_is_locked(heap)) hdi_gate_raise(heap);
   }
   bool passed = hdi_gate_barrier();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     if (heap == self || !is_walkable(heap)) continue;
-    if (heap->explicit_heap) heap->held = hold_by_lock(heap) ? HD_HOLD_LOCK : HD_HOLD_NOT;
+    if (hdi_heap_is_locked(heap)) heap->held = hold_by_lock(heap) ? HD_HOLD_LOCK : HD_HOLD_NOT;
     else if (passed && hd_load_relaxed(&heap->stopped) != 0 && hdi_gate_settle(heap)) heap->held = HD_HOLD_GATE;
   }
   return passed;
@@ -160,7 +160,7 @@ static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
   if ((hd_load_relaxed(&unit->remote_count) & ~HD_REMOTE_QUEUED) != 0) return true;
   if (seen->swept) return false;
   bool current = __atomic_load_n(&unit->state, __ATOMIC_RELAXED) == HD_PAGE_CURRENT;
-  bool soon = current || (hd_load_relaxed(&unit->owner) & HD_OWNER_MULTI) != 0;
+  bool soon = current || (hd_load_relaxed(&unit->owner) & (HD_OWNER_MULTI | HD_OWNER_EXPLICIT)) != 0;
   if (seen->rounds < (soon ? QUIET_SOON_ROUNDS : QUIET_ROUNDS)) {
     *changed = true; /* not yet, but the helper must live to see it */
     return false;

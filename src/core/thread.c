@@ -137,7 +137,7 @@ void hdi_thread_retire_heap(hd_heap *heap) {
   memset((void *)heap->slot, 0, sizeof heap->slot);
   memset(heap->class, 0, sizeof heap->class);
   memset(heap->remote, 0, sizeof heap->remote);
-  heap->explicit_heap = heap->own_space = false;
+  heap->explicit_heap = heap->one_user = heap->own_space = false;
   heap->runs = 0;
   heap->held_units = heap->limit_units = 0;
   memset(heap->cached, 0, sizeof heap->cached);

@@ -41,8 +41,8 @@ enum hd_page_state { HD_PAGE_NONE = 0, HD_PAGE_CURRENT, HD_PAGE_FULL, HD_PAGE_PA
 enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_NONE = 0xff };
 
 /* Low bits of the owner word: a page of several units, whose free() goes by way of its head; and memory of an explicit heap, whose
- * free() takes that heap's lock. */
-enum { HD_OWNER_MULTI = 1, HD_OWNER_EXPLICIT = 2, HD_OWNER_BITS = 7 };
+ * free() takes that heap's lock; and a large block of such a heap, which has no map. */
+enum { HD_OWNER_MULTI = 1, HD_OWNER_EXPLICIT = 2, HD_OWNER_LARGE = 4, HD_OWNER_BITS = 7 };
 
 typedef _Atomic uint8_t hd_block_state;
 
