@@ -234,6 +234,14 @@ HEDDLE_API size_t hd_option_get(const char *name, char *buffer, size_t bytes);
  *  configuration file and the environment. */
 extern const char *heddle_options;
 
+/** Called in the thread that misused p, after the line of the report and before what `onerror` says. It may look at nothing but its
+ *  arguments, and must not allocate; it should return. code: "HD-E03" and so on, see the manual. */
+typedef void hd_misuse_hook(const void *p, const char *code);
+
+/** Have misuse told to the program, for a language that makes errors of its own of it. NULL: nobody.
+ *  threads  any */
+HEDDLE_API void hd_misuse_hook_set(hd_misuse_hook *hook);
+
 /* ---- statistics ------------------------------------------------------------------------------------------------- */
 
 #define HD_STATS_VERSION 1

@@ -415,7 +415,18 @@ static hd_unit *live_block(const char *verb, const void *p, hd_unit *unit) {
   return NULL;
 }
 
+/* The unit of a live block of a thread's page, by free()'s way; NULL for all others, which may well be blocks. */
+FAST hd_unit *quick_block(const void *p) {
+  hd_unit *unit = hdi_space_entry(p);
+  uintptr_t owner = hd_load_acquire(&unit->owner);
+  uint64_t index = hdi_unit_block_index(unit, p);
+  bool known = owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0 && index < unit->capacity;
+  return known && hd_load_relaxed(&unit->map[index]) == HD_BLOCK_LIVE ? unit : NULL;
+}
+
 size_t hdi_usable(const void *p) {
+  hd_unit *quick = quick_block(p);
+  if (HD_LIKELY(quick != NULL)) return quick->block_bytes;
   if (p == NULL) return 0;
   hd_unit *unit = hdi_space_find(p);
   if (HD_UNLIKELY(unit == NULL)) {
@@ -476,6 +487,10 @@ static SLOW void *realloc_foreign(void *p, size_t bytes) {
 }
 
 void *hdi_realloc(void *p, size_t bytes) {
+  hd_unit *quick = quick_block(p);
+  if (HD_LIKELY(quick != NULL) && bytes - 1 < PTRDIFF_MAX) {
+    return stays(quick->block_bytes, bytes) ? p : realloc_by_copy(NULL, quick, p, bytes);
+  }
   if (p == NULL) return hdi_alloc(bytes);
   hd_unit *unit = hdi_space_find(p);
   if (HD_UNLIKELY(unit == NULL)) return realloc_foreign(p, bytes);

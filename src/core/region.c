@@ -11,6 +11,8 @@
 #include "core/thread.h"
 #include "os/os.h"
 
+enum { PURGE_UNITS = 16 };
+
 static size_t units_for(size_t bytes) { return (hd_max(bytes, 1) + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT; }
 
 static hd_unit *unit_of(const void *region) {
@@ -71,23 +73,6 @@ void hdi_region_shrink(void *region, size_t bytes, bool dirty) {
   hdi_purge_note();
 }
 
-void hdi_region_give(void *region, size_t clean_from, size_t clean_to) {
-  hd_unit *first = unit_of(region);
-  size_t units = first->run_units;
-  size_t from = hd_min((clean_from + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT, units);
-  size_t to = hd_min(clean_to >> HD_UNIT_SHIFT, units);
-  hd_store_relaxed(&first->live, 0u);
-  hd_store_release(&first->kind, HD_UNIT_NONE);
-  if (from >= to) {
-    from = units;
-    to = units;
-  }
-  if (from > 0) hdi_space_give(&hdi_space, first, from, true);
-  if (to > from) hdi_space_give(&hdi_space, first + from, to - from, false);
-  if (units > to) hdi_space_give(&hdi_space, first + to, units - to, true);
-  hdi_purge_note();
-}
-
 size_t hdi_region_purge(void *region, size_t offset, size_t bytes, size_t *start) {
   size_t from = hd_round_up(offset, hdi_os.page_bytes);
   size_t to = hd_round_down(offset + bytes, hdi_os.page_bytes);
@@ -99,6 +84,31 @@ size_t hdi_region_purge(void *region, size_t offset, size_t bytes, size_t *start
   if (!hdi_os_purge(address, to - from)) return 0;
   hdi_counters_purged(to - from);
   return to - from;
+}
+
+/* Much of it goes back to the system at once: who takes clean ranges only, as large objects do, would find none of it, and a program that
+ * makes and destroys them would grow until the purger comes. */
+static void give_touched(hd_unit *first, size_t units) {
+  size_t start = 0, bytes = units << HD_UNIT_SHIFT;
+  bool purged = units >= PURGE_UNITS && hdi_region_purge(hdi_space_address(&hdi_space, first), 0, bytes, &start) == bytes;
+  hdi_space_give(&hdi_space, first, units, !purged);
+}
+
+void hdi_region_give(void *region, size_t clean_from, size_t clean_to) {
+  hd_unit *first = unit_of(region);
+  size_t units = first->run_units;
+  size_t from = hd_min((clean_from + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT, units);
+  size_t to = hd_min(clean_to >> HD_UNIT_SHIFT, units);
+  hd_store_relaxed(&first->live, 0u);
+  hd_store_release(&first->kind, HD_UNIT_NONE);
+  if (from >= to) {
+    from = units;
+    to = units;
+  }
+  if (from > 0) give_touched(first, from);
+  if (to > from) hdi_space_give(&hdi_space, first + from, to - from, false);
+  if (units > to) give_touched(first + to, units - to);
+  hdi_purge_note();
 }
 
 bool hdi_region_guard(void *region, size_t offset, size_t bytes, bool on) {

@@ -70,6 +70,19 @@ static void reserve_stays_clean(void **state) {
   hdi_region_give(again, 0, bytes);
 }
 
+/* Made, touched and given back again and again, in the time between two rounds of the purger. */
+static void does_not_pile_up(void **state) {
+  (void)state;
+  size_t before = ts_rss();
+  for (int i = 0; i < 20; i++) {
+    uint8_t *region = hdi_region_reserve(HD_AREA_ARENA, NULL, 16 * MIB);
+    assert_non_null(region);
+    memset(region, 1, 4 * MIB);
+    hdi_region_give(region, 4 * MIB, 16 * MIB);
+  }
+  assert_true(ts_rss() < before + 8 * MIB);
+}
+
 static void purge_and_guard(void **state) {
   (void)state;
   bool zeroed = false;
@@ -145,7 +158,8 @@ static void shows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(taken_and_given), cmocka_unit_test(refused),
-      cmocka_unit_test(reserve_stays_clean), cmocka_unit_test(purge_and_guard),
+      cmocka_unit_test(reserve_stays_clean), cmocka_unit_test(does_not_pile_up),
+      cmocka_unit_test(purge_and_guard),
       cmocka_unit_test(extended_and_shrunk), cmocka_unit_test(shows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
