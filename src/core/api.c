@@ -102,8 +102,17 @@ HD_EXPORT size_t hd_good_size(size_t bytes) {
 
 enum { MEMORY_MIN = 1024 * 1024 };
 
+/* The caller's struct as ours: callers made for an older library have a shorter one. false: that is none of the known lengths. */
+static bool read_config(hd_heap_config *config, const hd_heap_config *given) {
+  memset(config, 0, sizeof *config);
+  if (given == NULL) return true;
+  size_t bytes = given->struct_bytes == 0 ? sizeof *config : given->struct_bytes;
+  if (bytes < offsetof(hd_heap_config, one_user)) return false;
+  memcpy(config, given, hd_min(bytes, sizeof *config));
+  return true;
+}
+
 static bool bad_config(const hd_heap_config *config) {
-  if (config->struct_bytes != 0 && config->struct_bytes < sizeof *config) return true;
   if (config->memory == NULL) return config->memory_bytes != 0;
   return config->memory_bytes < MEMORY_MIN || config->memory_bytes > UINTPTR_MAX - (uintptr_t)config->memory;
 }
@@ -116,23 +125,21 @@ static hd_space *make_own_space(const hd_heap_config *config) {
   return hdi_space_publish(space) ? space : NULL;
 }
 
-HD_EXPORT hd_heap *hd_heap_create(const hd_heap_config *config) {
-  static const hd_heap_config standard;
-  if (config == NULL) config = &standard;
-  if (bad_config(config)) {
+HD_EXPORT hd_heap *hd_heap_create(const hd_heap_config *given) {
+  hd_heap_config config;
+  if (!read_config(&config, given) || bad_config(&config)) {
     errno = EINVAL;
     return NULL;
   }
-  hdi_thread_init();
-  if (hdi_space.units == NULL && hdi_thread_is_passthrough()) return overflow();
-  hd_space *space = config->memory == NULL ? &hdi_space : make_own_space(config);
-  hd_heap *heap = space == NULL || hdi_space.units == NULL ? NULL : hdi_thread_new_heap(space, true);
+  if (!hdi_thread_init_space()) return overflow();
+  hd_space *space = config.memory == NULL ? &hdi_space : make_own_space(&config);
+  hd_heap *heap = space == NULL ? NULL : hdi_thread_new_heap(space, true);
   if (heap == NULL) return overflow();
   hdi_lock_take(&heap->lock);
-  heap->own_space = config->memory != NULL;
-  heap->one_user = config->one_user;
-  heap->limit_units = config->limit_bytes == 0 ? 0 : hd_max(config->limit_bytes >> HD_UNIT_SHIFT, 1);
-  if (config->name != NULL) strncpy(heap->name, config->name, sizeof heap->name - 1);
+  heap->own_space = config.memory != NULL;
+  heap->one_user = config.one_user;
+  heap->limit_units = config.limit_bytes == 0 ? 0 : hd_max(config.limit_bytes >> HD_UNIT_SHIFT, 1);
+  if (config.name != NULL) strncpy(heap->name, config.name, sizeof heap->name - 1);
   hdi_lock_drop(&heap->lock);
   return heap;
 }

@@ -373,6 +373,19 @@ static void test_bad_heap_configs(void **state) {
   sut->heap_destroy(NULL);
 }
 
+/* A caller made for a library whose struct was shorter. */
+static void test_older_heap_config(void **state) {
+  (void)state;
+  if (!sut->heap_create) skip();
+  hd_heap_config config;
+  memset(&config, 0xff, sizeof config);
+  config = (hd_heap_config){.struct_bytes = offsetof(hd_heap_config, one_user), .name = "old"};
+  memset((char *)&config + config.struct_bytes, 0xff, sizeof config - config.struct_bytes);
+  hd_heap *made = sut->heap_create(&config);
+  assert_non_null(made);
+  sut->heap_destroy(made);
+}
+
 static void test_strings(void **state) {
   (void)state;
   char text[300];
@@ -412,6 +425,7 @@ int main(void) {
       cmocka_unit_test(test_sized_frees),
       cmocka_unit_test(test_pvalloc_rounds_up),
       cmocka_unit_test(test_bad_heap_configs),
+      cmocka_unit_test(test_older_heap_config),
       cmocka_unit_test(test_strings),
   };
   return cmocka_run_group_tests_name("limits (" TS_FLAVOUR ")", tests, set_up, tear_down);
