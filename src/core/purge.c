@@ -8,6 +8,7 @@
 #include "core/options.h"
 #include "core/page.h"
 #include "core/remote.h"
+#include "core/store.h"
 #include "core/thread.h"
 #include "os/os.h"
 
@@ -212,6 +213,7 @@ static bool one_round(void) {
   }
   uint32_t delay = (uint32_t)(hdi_options.purge_delay / HD_TICK_MS);
   if (hdi_options.purge) hdi_space_purge(&hdi_space, hdi_space_tick() - delay, SIZE_MAX);
+  if (hdi_options.purge) hdi_store_purge();
   changed = changed || hd_load_relaxed(&hdi_space.dirty_units) != 0;
   hdi_lock_drop(&purge.lock);
   return changed && hdi_options.purge;
@@ -266,6 +268,7 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   size_t keep_units = keep_bytes >> HD_UNIT_SHIFT;
   size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);
   if (dirty > keep_units) hdi_space_purge(&hdi_space, hdi_space_tick(), dirty - keep_units);
+  hdi_store_purge();
   hdi_lock_drop(&purge.lock);
   return hd_load_relaxed(&hdi_counters.purged_bytes) - before;
 }

@@ -22,6 +22,9 @@ void *hdi_store_take(size_t bytes);
 /* Give back what hdi_store_take(bytes) gave; it must read as zero. */
 void hdi_store_give(void *memory, size_t bytes);
 
+/* Give the system pages back in which every item is free, if that is much. Bytes given back. */
+size_t hdi_store_purge(void);
+
 /* Bytes in use, and bytes committed. */
 size_t hdi_store_used(void);
 

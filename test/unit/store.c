@@ -46,6 +46,39 @@ static void test_zeroed_aligned_counted(void **state) {
   }
 }
 
+/* Byte maps of a heap that has shrunk: their pages go back, read as zero when taken again, and neighbours in use keep their content. */
+static void test_purge(void **state) {
+  (void)state;
+  enum { MAPS = 2000 };
+  static uint8_t *maps[MAPS];
+  static size_t sizes[MAPS];
+  struct ts_rng rng = {ts_seed()};
+  for (int i = 0; i < MAPS; i++) {
+    sizes[i] = (size_t)1024 << ts_below(&rng, 3);
+    maps[i] = hdi_store_take(sizes[i]);
+    assert_non_null(maps[i]);
+    memset(maps[i], i % 255 + 1, sizes[i]);
+  }
+  size_t resident = ts_rss();
+  for (int i = 0; i < MAPS; i++) {
+    if (i % 50 != 0) give_clean(maps[i], sizes[i]);
+  }
+  size_t purged = hdi_store_purge();
+  assert_true(purged > 2 * 1024 * 1024);
+  assert_true(ts_rss() + purged / 2 < resident);
+  assert_int_equal(hdi_store_purge(), 0); /* nothing new */
+  for (int i = 0; i < MAPS; i++) {
+    if (i % 50 == 0) check_all(maps[i], sizes[i], i % 255 + 1);
+    else maps[i] = hdi_store_take(sizes[i]);
+    if (i % 50 != 0) check_all(maps[i], sizes[i], 0);
+    memset(maps[i], i % 255 + 1, sizes[i]);
+  }
+  for (int i = 0; i < MAPS; i++) {
+    check_all(maps[i], sizes[i], i % 255 + 1); /* no two share memory */
+    give_clean(maps[i], sizes[i]);
+  }
+}
+
 static void test_reuse(void **state) {
   (void)state;
   void *first = hdi_store_take(100), *second = hdi_store_take(100);
@@ -133,7 +166,7 @@ static int set_up(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_zeroed_aligned_counted),
-      cmocka_unit_test(test_reuse),
+      cmocka_unit_test(test_purge), cmocka_unit_test(test_reuse),
       cmocka_unit_test(test_too_large),
       cmocka_unit_test(test_no_overlap),
       cmocka_unit_test(test_nobody_waits_for_a_fork),
