@@ -235,7 +235,8 @@ HEDDLE_API size_t hd_option_get(const char *name, char *buffer, size_t bytes);
 extern const char *heddle_options;
 
 /** Called in the thread that misused p, after the line of the report and before what `onerror` says. It may look at nothing but its
- *  arguments, and must not allocate; it should return. code: "HD-E03" and so on, see the manual. */
+ *  arguments, and must not allocate; it should return. p: the address, or the handle or index of an object as one. code: "HD-E03"
+ *  and so on, see the manual. */
 typedef void hd_misuse_hook(const void *p, const char *code);
 
 /** Have misuse told to the program, for a language that makes errors of its own of it. NULL: nobody.

@@ -8,10 +8,10 @@
 enum { ENTRY_BYTES = 16 * 1024 /* most memory that an unannounced entry may stand for */ };
 
 /* Counted frees at which the owner is told: an eighth of the page, as for local frees. */
-static uint32_t threshold(const hd_unit *page) { return page->capacity >= 16 ? page->capacity / 8 : 1; }
+static uint32_t threshold(uint64_t capacity) { return (uint32_t)hd_max(1, capacity / 8); }
 
 uint16_t hdi_remote_limit(uint32_t capacity, uint32_t block_bytes) {
-  return (uint16_t)hd_max(1, hd_min(capacity / 8, (ENTRY_BYTES + block_bytes - 1) / block_bytes));
+  return (uint16_t)hd_min(threshold(capacity), (ENTRY_BYTES + block_bytes - 1) / block_bytes);
 }
 
 static void push(hd_heap *owner, hd_unit *page) {
@@ -23,7 +23,7 @@ static void push(hd_heap *owner, hd_unit *page) {
 static void announce(hd_unit *page, uint32_t count) {
   /* Read before the count is in: afterwards the page may already belong to somebody else. */
   hd_heap *owner = hdi_heap_owner(page);
-  uint32_t enough = threshold(page);
+  uint32_t enough = threshold(page->capacity);
   uint32_t old = hd_load_relaxed(&page->remote_count);
   uint32_t sum = 0;
   bool queue = false;

@@ -11,9 +11,11 @@
 
 static hd_misuse_hook *_Atomic hook;
 
-HD_EXPORT void hd_misuse_hook_set(hd_misuse_hook *wanted) { hd_store_release(&hook, wanted); /* pairs with the load in finish */ }
+HD_EXPORT void hd_misuse_hook_set(hd_misuse_hook *wanted) {
+  hd_store_release(&hook, wanted); /* pairs with the load in hdi_report_finish */
+}
 
-static void finish(hd_text *text, const void *p, const char *code) {
+void hdi_report_finish(hd_text *text, const void *p, const char *code) {
   hdi_text_put(text, " [");
   hdi_text_put(text, code);
   hdi_text_put(text, "]\n");
@@ -76,7 +78,7 @@ void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit) {
   if (unit == NULL) {
     put_what(&text, verb, "", p);
     hdi_text_put(&text, ", a pointer that was never handed out");
-    finish(&text, p, "HD-E02");
+    hdi_report_finish(&text, p, "HD-E02");
     return;
   }
   unsigned kind = hd_load_relaxed(&unit->kind);
@@ -85,12 +87,12 @@ void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit) {
   if (large != NULL && hd_load_relaxed(&large->kind) == HD_UNIT_REGION) {
     put_what(&text, verb, "", p);
     put_region(&text, large);
-    finish(&text, p, "HD-E07");
+    hdi_report_finish(&text, p, "HD-E07");
   } else if (large != NULL && large->base != p) {
     put_what(&text, verb, "", p);
     hdi_text_put(&text, ", an interior pointer");
     put_class(&text, large);
-    finish(&text, p, "HD-E01");
+    hdi_report_finish(&text, p, "HD-E01");
   } else if (is_double(unit, p)) {
     const hd_unit *head = kind == HD_UNIT_PAGE ? unit->head : unit;
     uint64_t index = hdi_unit_block_index(unit, p);
@@ -98,22 +100,22 @@ void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit) {
       put_what(&text, verb, "", p);
       hdi_text_put(&text, ", a pointer that was never handed out");
       put_class(&text, unit);
-      finish(&text, p, "HD-E02");
+      hdi_report_finish(&text, p, "HD-E02");
       return;
     }
     put_what(&text, was_free ? "free" : verb, was_free ? "double " : "", p);
     if (!was_free) hdi_text_put(&text, ", a freed block");
     put_class(&text, unit);
-    finish(&text, p, was_free ? "HD-E03" : "HD-E04");
+    hdi_report_finish(&text, p, was_free ? "HD-E03" : "HD-E04");
   } else if (kind == HD_UNIT_PAGE && (uintptr_t)p - (uintptr_t)unit->base < unit->capacity * unit->block_bytes) {
     put_what(&text, verb, "", p);
     hdi_text_put(&text, ", an interior pointer");
     put_class(&text, unit);
-    finish(&text, p, "HD-E01");
+    hdi_report_finish(&text, p, "HD-E01");
   } else {
     put_what(&text, verb, "", p);
     hdi_text_put(&text, ", a pointer that was never handed out");
-    finish(&text, p, "HD-E02");
+    hdi_report_finish(&text, p, "HD-E02");
   }
 }
 
@@ -123,7 +125,7 @@ static void report_plain(const char *verb, const void *p, const char *why, const
   hdi_text_start(&text, buffer, sizeof buffer);
   put_what(&text, verb, "", p);
   hdi_text_put(&text, why);
-  finish(&text, p, code);
+  hdi_report_finish(&text, p, code);
 }
 
 void hdi_report_other_heap(const char *verb, const void *p) {

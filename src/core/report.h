@@ -3,15 +3,19 @@
 #ifndef HD_CORE_REPORT_H
 #define HD_CORE_REPORT_H
 
+#include "base/text.h"
 #include "core/unit.h"
 #include "heddle.h"
+
+/* End a line of a report with its code, write it, tell the program's hook, and do what `onerror` says. p: the address that was misused,
+ * or the handle or index as one. Returns only where the policy is not abort. */
+SLOW void hdi_report_finish(hd_text *text, const void *p, const char *code);
 
 /* "an arena" and so on, for reports. */
 const char *hdi_area_kind_text(hd_area_kind kind);
 
 /* Say what is wrong with giving p to the function `verb` ("free", "realloc", ...). p lies in Heddle's memory and is no live
- * block. unit: its table entry, NULL where
- * there is none yet. Returns only where the policy is not abort. */
+ * block. unit: its table entry, NULL where there is none yet. Returns only where the policy is not abort. */
 SLOW void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit);
 
 /* p belongs to no memory that Heddle knows, and no other allocator is there to ask. */

@@ -4,8 +4,8 @@
 
 #include <errno.h>
 
-#include "core/options.h"
 #include "core/region.h"
+#include "core/report.h"
 #include "core/store.h"
 #include "os/os.h"
 
@@ -160,9 +160,7 @@ void hdi_index_pool_report(const hd_index_body *body, const char *what, uint32_t
   hdi_text_put(&text, " ");
   hdi_text_decimal(&text, index);
   hdi_text_put(&text, more);
-  hdi_text_put(&text, " [HD-E09]\n");
-  if (hdi_options.onerror != HD_ONERROR_IGNORE) hdi_os_write(2, line, hdi_text_length(&text));
-  if (hdi_options.onerror == HD_ONERROR_ABORT) hdi_os_abort();
+  hdi_report_finish(&text, (const void *)(uintptr_t)index, "HD-E09");
 }
 
 static void put_slots(hd_text *text, const char *before, uint64_t slots, const char *after) {

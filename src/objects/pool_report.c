@@ -4,8 +4,7 @@
 
 #include "base/atomic.h"
 #include "base/text.h"
-#include "core/options.h"
-#include "os/os.h"
+#include "core/report.h"
 
 void hdi_pool_report_name(char to[HD_OBJECT_NAME_BYTES], const char *name) {
   size_t length = 0;
@@ -24,9 +23,8 @@ void hdi_pool_report_misuse(const char *what, uint64_t value, const char *how, c
   hdi_text_put(&text, how);
   hdi_text_put(&text, " '");
   hdi_text_put(&text, name);
-  hdi_text_put(&text, "' [HD-E08]\n");
-  if (hdi_options.onerror != HD_ONERROR_IGNORE) hdi_os_write(2, text.buffer, hdi_text_length(&text));
-  if (hdi_options.onerror == HD_ONERROR_ABORT) hdi_os_abort();
+  hdi_text_put(&text, "'");
+  hdi_report_finish(&text, (const void *)(uintptr_t)value, "HD-E08");
 }
 
 bool hdi_pool_report_overflow(hd_pool_alarm *alarm, const hd_pool_event *event) {

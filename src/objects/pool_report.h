@@ -1,5 +1,5 @@
 /* What pools, string pools and tables of handles share: names, misuse reports, and the telling of growth and overflow.
- * Threads: any. Above: the objects. Below: core/options.h, os.h.
+ * Threads: any. Above: the objects. Below: core/report.h.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_OBJECTS_POOL_REPORT_H
 #define HD_OBJECTS_POOL_REPORT_H

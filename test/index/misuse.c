@@ -126,9 +126,15 @@ static void run(void *argument) {
   TS_CHECK(wrong == NULL, "%s", wrong);
 }
 
+static unsigned told;
+
+static void hear(const void *p, const char *code) { told += p != NULL && strcmp(code, "HD-E09") == 0; }
+
 static void run_on(void *argument) {
   TS_CHECK(hd_option_set("onerror", "report") == HD_OK, "onerror");
+  hd_misuse_hook_set(hear);
   run(argument);
+  TS_CHECK(told == 1, "the hook was called %u times", told);
 }
 
 static void free_object(void *argument) {
