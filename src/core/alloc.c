@@ -20,6 +20,7 @@
 
 enum {
   ZERO_BY_PURGE = 4 * 1024 * 1024, /* from here on clearing old memory means exchanging it for fresh memory */
+  WRITE_MAX = 1024,                /* the first word of a block up to this size is written when another thread frees it */
   ALIGN_BY_CLASS = 32 * 1024       /* larger alignments need whole units */
 };
 
@@ -235,7 +236,7 @@ void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
 void hdi_free_event(hd_heap *heap, hd_unit *page) {
   hdi_gate_enter(heap);
   /* A collector may have released the page between the last free and this. */
-  if (hdi_heap_owner(page) == heap) hdi_heap_settle(heap, page);
+  if (hdi_heap_owner(page) == heap && !hdi_heap_take_over(heap, page)) hdi_heap_settle(heap, page);
   hdi_gate_leave(heap);
   hdi_purge_note();
 }
@@ -264,13 +265,16 @@ static SLOW void count_without_heap(hd_unit *page) {
 }
 
 /* A block of another thread's page, which index says it is. */
-static inline void free_remote(hd_unit *unit, uint64_t index, hd_heap *self) {
+static inline void free_remote(void *p, hd_unit *unit, uint64_t index, hd_heap *self) {
   hd_block_state *state = unit->map + index;
   if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {
     hdi_free_dead(unit, state);
     return;
   }
   hd_unit *head = unit->head;
+  /* The cache line has been read here, so two processors share it, and its next owner's first store would wait until this one has
+   * given its copy up. A line that was written moves over in one go. */
+  if (unit->block_bytes <= WRITE_MAX) *(volatile uintptr_t *)p = 0;
   hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */
   if (HD_UNLIKELY(hdi_heap_is_empty(self))) count_without_heap(head);
   else hdi_remote_count(self, head);
@@ -306,7 +310,7 @@ static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   uint64_t index = hdi_unit_block_index(unit, p);
   if (HD_UNLIKELY(index >= unit->capacity || owner == 0)) misuse(p);
   else if (owner & HD_OWNER_EXPLICIT) free_explicit(unit, index, hdi_heap_owner(unit));
-  else free_remote(unit, index, self);
+  else free_remote(p, unit, index, self);
 }
 
 static void free_large(void *p, hd_unit *unit, hd_heap *self) {
@@ -366,7 +370,7 @@ void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
     uint64_t index = hdi_unit_block_index(unit, p);
     if (HD_LIKELY(index < unit->capacity)) {
       if (owner != ((uintptr_t)heap | HD_OWNER_MULTI)) {
-        free_remote(unit, index, heap);
+        free_remote(p, unit, index, heap);
         return;
       }
       hd_block_state *state = unit->map + index;

@@ -14,7 +14,7 @@ void *hdi_alloc_slow(size_t bytes);
 void *hdi_alloc_medium(size_t bytes);
 SLOW void *hdi_alloc_zeroed_slow(size_t bytes);
 void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap);
-SLOW void hdi_free_event(hd_heap *heap, hd_unit *page);
+void hdi_free_event(hd_heap *heap, hd_unit *page);
 SLOW void hdi_free_misfit(hd_unit *unit, uint64_t index);
 SLOW void hdi_free_dead(hd_unit *unit, hd_block_state *state);
 

@@ -13,6 +13,8 @@
 enum {
   HD_STEP_BYTES = 4096,      /* virgin blocks claimed at a time: at first about one system page of them, */
   HD_STEP_BYTES_MAX = 16384, /* later, when the class proves busy, up to this */
+  FEW_BLOCKS_SHARE = 16,     /* pages of one group: a sixteenth of the blocks is worth a claim, */
+  SHARE = 8,                 /* others: an eighth */
   AGAIN_PAUSE = 3            /* claims without a try at the same group, after one that failed */
 };
 
@@ -35,13 +37,34 @@ FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
   atomic_thread_fence(memory_order_acquire);
   return bits;
 }
+
+/* The same for a page of at most 16 blocks. */
+FAST uint64_t hdi_claim_free_blocks_16(const hd_block_state *map) {
+  const __m128i found = _mm_cmpeq_epi8(_mm_load_si128((const __m128i *)(const void *)map), _mm_setzero_si128());
+  uint64_t bits = (uint32_t)_mm_movemask_epi8(found);
+  atomic_thread_fence(memory_order_acquire);
+  return bits;
+}
 #else
 FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
   uint64_t bits = 0;
   for (int i = 0; i < 64; i++) bits |= (uint64_t)(hd_load_acquire(&map[i]) == HD_BLOCK_FREE) << i;
   return bits;
 }
+
+FAST uint64_t hdi_claim_free_blocks_16(const hd_block_state *map) { return hdi_claim_free_blocks(map); }
 #endif
+
+/* All free blocks of a page of at most 64, every one of which has been handed out. */
+FAST uint64_t hdi_claim_free_in(const hd_unit *page) {
+  return page->capacity <= 16 ? hdi_claim_free_blocks_16(page->map) : hdi_claim_free_blocks(page->map);
+}
+
+/* Bits set in a word that seldom has more than a few. */
+FAST uint32_t hdi_claim_count(uint64_t bits) {
+  if (HD_UNLIKELY((bits & (bits - 1)) != 0)) return hd_bit_count(bits);
+  return bits != 0;
+}
 
 /* A class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
 FAST bool hdi_claim_wants_more(hd_unit *page, hd_class *class) {
@@ -53,7 +76,8 @@ FAST bool hdi_claim_wants_more(hd_unit *page, hd_class *class) {
 }
 
 /* Claim the group of a CURRENT page once more, if a quarter of what was handed out of it is free: the program works there, in memory
- * that is hot. The slot stands for this group already. Returns its bits, 0 for none; the caller puts them into the slot. */
+ * that is hot. Of a page of one group less is enough: it would pass through the list of PARTIAL pages instead, at three times the
+ * cost. The slot stands for this group already. Returns its bits, 0 for none; the caller puts them into the slot. */
 FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   uint32_t at = page->group * 64;
   if (HD_UNLIKELY(page->fresh <= at)) return 0;
@@ -71,8 +95,8 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   if (bits != UINT64_MAX) {
     count = hd_bit_count(bits);
     if (count * 4 < touched) {
-      class->pause = AGAIN_PAUSE;
-      return 0;
+      if (HD_LIKELY(page->capacity > 64)) class->pause = AGAIN_PAUSE;
+      if (page->capacity > 64 || count * FEW_BLOCKS_SHARE < touched) return 0;
     }
   }
   page->credit += count;
@@ -80,14 +104,19 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   return bits;
 }
 
-FAST bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
+/* Let a slot stand for a group of a CURRENT page, with these bits of it claimed. */
+FAST void hdi_claim_point(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
   page->group = group;
-  page->credit += bits == UINT64_MAX ? 64 : hd_bit_count(bits);
   slot->bits = bits;
   class->zeroed = false;
   slot->block_bytes = page->block_bytes;
   slot->blocks = page->base + (size_t)group * 64 * page->block_bytes;
   slot->map = page->map + (size_t)group * 64;
+}
+
+FAST bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
+  page->credit += bits == UINT64_MAX ? 64 : hd_bit_count(bits);
+  hdi_claim_point(page, slot, class, group, bits);
   return true;
 }
 
@@ -133,7 +162,7 @@ static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class)
   if (found < groups) return hdi_claim_bits(page, slot, class, found, bits);
   /* At the end of the touched part: once more from its start if an eighth of it is free, else on into virgin blocks. */
   int64_t unused = (int64_t)page->fresh - hdi_page_used(page);
-  if (unused > 0 && unused * 8 >= page->fresh) {
+  if (unused > 0 && unused * (page->capacity <= 64 ? FEW_BLOCKS_SHARE : SHARE) >= page->fresh) {
     found = hdi_claim_group(page, 0, groups, &bits);
     if (found < groups) return hdi_claim_bits(page, slot, class, found, bits);
   }

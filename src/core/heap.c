@@ -155,6 +155,13 @@ static void make_full(hd_unit *page) {
   page->rest = used - credit;
 }
 
+static void make_current(hd_class *class, hd_unit *page) {
+  page->credit = hdi_page_used(page) + 1;
+  page->state = HD_PAGE_CURRENT;
+  page->group = UINT32_MAX; /* the first claim looks from the start */
+  class->page = page;
+}
+
 void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   if (page->credit != 0) return;
@@ -172,6 +179,25 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
     default:
       HD_UNREACHABLE("a page in no state");
   }
+}
+
+bool hdi_heap_take_over(hd_heap *heap, hd_unit *page) {
+  hd_class *class = &heap->class[page->class_index];
+  hd_slot *slot = &heap->slot[page->class_index];
+  hd_unit *used_up = class->page;
+  if (page->state != HD_PAGE_FULL || page->capacity > 64 || slot->bits != 0) return false;
+  if (used_up == NULL || used_up->credit <= used_up->capacity) return false;
+  uint32_t used = used_up->credit - 1; /* more than there are blocks while remote frees are not counted */
+  uint32_t eighth = (uint32_t)used_up->capacity / 8;
+  used_up->state = HD_PAGE_FULL;
+  used_up->credit = eighth + (eighth == 0);
+  used_up->rest = used - used_up->credit;
+  uint64_t bits = hdi_claim_free_in(page);
+  page->state = HD_PAGE_CURRENT;
+  page->credit = page->rest + 1 + hdi_claim_count(bits);
+  class->page = page;
+  hdi_claim_point(page, slot, class, 0, bits);
+  return true;
 }
 
 bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
@@ -206,13 +232,6 @@ static bool claim(hd_heap *heap, unsigned class_index) {
   if (!hdi_claim_next(page, &heap->slot[class_index], class)) return false;
   if (page->fresh != fresh && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;
   return true;
-}
-
-static void make_current(hd_class *class, hd_unit *page) {
-  page->credit = hdi_page_used(page) + 1;
-  page->state = HD_PAGE_CURRENT;
-  page->group = UINT32_MAX; /* the first claim looks from the start */
-  class->page = page;
 }
 
 static hd_unit *new_page(hd_heap *heap, unsigned class_index) {

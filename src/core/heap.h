@@ -108,6 +108,11 @@ bool hdi_heap_refill(hd_heap *heap, unsigned class_index);
 /* Put a page that an event concerns into its right state: after its credit ran out, or after remote frees were taken in. */
 void hdi_heap_settle(hd_heap *heap, hd_unit *page);
 
+/* The credit of a page of at most 64 blocks ran out just when its class has no free block left: then it takes the place of the class's
+ * used up page, and malloc finds its free blocks in the slot. Such pages would otherwise pass through the list with every block.
+ * false: it is another case, for hdi_heap_settle. */
+bool hdi_heap_take_over(hd_heap *heap, hd_unit *page);
+
 /* remote frees of page became known: count blocks fewer in use. */
 void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);
 

@@ -99,6 +99,7 @@ bool hdi_large_resize(hd_unit *first, size_t bytes) {
       refund(first, wanted - units);
       return false;
     }
+    if (zeroed && wanted >= HUGE_UNITS) hdi_space_want_huge(space_of(first), first, wanted);
   } else if (wanted < units && units - wanted >= hd_max(units / 8, 1)) {
     first->run_units = (uint32_t)wanted;
     refund(first, units - wanted);
@@ -132,6 +133,8 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
     return NULL;
   }
   hdi_counters_moved(old_bytes);
+  size_t old_units = old_bytes >> HD_UNIT_SHIFT;
+  if (units >= HUGE_UNITS) hdi_space_want_huge(&hdi_space, target + old_units, target_units - old_units);
   return hdi_large_make(heap, target, bytes, false);
 }
 

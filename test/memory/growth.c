@@ -1,0 +1,48 @@
+/* A buffer that grows by realloc where it stands gets huge pages from 4 MiB on, where the system has them: few faults, and no more
+ * memory than it fills. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#include "heddle.h"
+#include "../support/support.h"
+
+enum { MIB = 1 << 20, MOST = 128 * MIB };
+
+static long faults(void) {
+  struct rusage usage;
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+static int huge_pages_on_request(void) {
+  char text[64] = "";
+  FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+  if (file == NULL) return 0;
+  size_t got = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  return got > 0 && (strstr(text, "[madvise]") != NULL || strstr(text, "[always]") != NULL);
+}
+
+int main(void) {
+  size_t resident = ts_rss();
+  long before = faults();
+  unsigned char *buffer = NULL;
+  size_t bytes = 0;
+  for (size_t next = 4096; bytes < MOST; next += next / 2) {
+    if (next > MOST) next = MOST;
+    buffer = hd_realloc(buffer, next);
+    if (buffer == NULL) return 1;
+    memset(buffer + bytes, 0x5a, next - bytes);
+    bytes = next;
+  }
+  long count = faults() - before;
+  size_t grown = ts_rss() - resident;
+  printf("growth: %ld faults, %zu MiB for %d MiB\n", count, grown / MIB, MOST / MIB);
+  for (size_t at = 0; at < bytes; at += 4096) TS_CHECK(buffer[at] == 0x5a, "%ld faults, %zu bytes more", count, grown);
+  TS_CHECK(grown <= MOST + 16 * (size_t)MIB, "%ld faults, %zu bytes more", count, grown);
+  /* 4 KiB at a time it would be 32,768; the first 4 MiB and what was touched of a huge page before it was asked for come that way. */
+  if (huge_pages_on_request()) TS_CHECK(count < 8000, "%ld faults, %zu bytes more", count, grown);
+  hd_free(buffer);
+  return 0;
+}
