@@ -1,14 +1,27 @@
-/* Atomic operations with their orders in the name, and the switch points of the schedule explorer.
- * Built with HD_SCHED each operation first calls hd_sched_point(), so that a test can choose who runs next.
+/* Atomic operations with their orders in the name, and forms for words that are plain on the machine and shared all the same.
+ * Built with HD_DELAY each operation first calls hd_delay_point(), where a test lets the others go ahead now and then.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_BASE_ATOMIC_H
 #define HD_BASE_ATOMIC_H
 
 #include <stdatomic.h>
 
-#ifdef HD_SCHED
-void hd_sched_point(void);
-#define HD_POINT() hd_sched_point()
+/* gcc and clang tell it differently. The schedule explorer compiles the core with the thread sanitizer's calls, too. */
+#ifdef __has_feature
+#define HD_HAS_FEATURE(name) __has_feature(name)
+#else
+#define HD_HAS_FEATURE(name) 0
+#endif
+#if defined(__SANITIZE_THREAD__) || HD_HAS_FEATURE(thread_sanitizer)
+#define HD_SANITIZE_THREAD 1
+#endif
+#if defined(__SANITIZE_ADDRESS__) || HD_HAS_FEATURE(address_sanitizer)
+#define HD_SANITIZE_ADDRESS 1
+#endif
+
+#ifdef HD_DELAY
+void hd_delay_point(void);
+#define HD_POINT() hd_delay_point()
 #else
 #define HD_POINT() ((void)0)
 #endif
@@ -24,16 +37,30 @@ void hd_sched_point(void);
 #define hd_swap_if(p, expected, v) \
   (HD_POINT(), atomic_compare_exchange_strong_explicit((p), (expected), (v), memory_order_acq_rel, memory_order_acquire))
 
-/* A relaxed load of a word that the compiler may fold into another instruction. Sanitizers and the explorer see an atomic one;
- * elsewhere it is a plain load of an aligned word, which on every machine we build for is the same access. */
-#if defined(HD_SCHED) || defined(__SANITIZE_THREAD__) || !(defined(__x86_64__) || defined(__aarch64__))
+/* A relaxed load of a word that the compiler may fold into another instruction. The thread sanitizer and the explorer see an atomic
+ * one; elsewhere it is a plain load of an aligned word, which on every machine we build for is the same access. */
+#if defined(HD_SANITIZE_THREAD) || !(defined(__x86_64__) || defined(__aarch64__))
+#define HD_PLAIN_WORDS 0
 #define hd_load_stable(type, p) (HD_POINT(), __atomic_load_n((type *)(p), __ATOMIC_RELAXED))
 #else
+#define HD_PLAIN_WORDS 1
 #define hd_load_stable(type, p) (*(type __attribute__((may_alias)) *)(p))
 #endif
 
+/* A word with one owner, who writes it by hd_store_owned, while others may hd_peek at it from outside: they see some value that stood
+ * there, and decide nothing by it that they do not find out again in a safe way. Owners read such a word as they like; hd_load_owned is
+ * for code that runs for owners and strangers alike. Store and load are plain ones under the same conditions as above. */
+#define hd_peek(p) (HD_POINT(), __atomic_load_n((p), __ATOMIC_RELAXED))
+#if HD_PLAIN_WORDS
+#define hd_load_owned(p) (*(p))
+#define hd_store_owned(p, v) ((void)(*(p) = (v)))
+#else
+#define hd_load_owned(p) hd_peek(p)
+#define hd_store_owned(p, v) (HD_POINT(), __atomic_store_n((p), (v), __ATOMIC_RELAXED))
+#endif
+
 /* Whether fast paths may use assembly whose accesses tools can't see. */
-#if defined(__x86_64__) && !defined(HD_SCHED) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && !defined(HD_SANITIZE_THREAD) && !defined(HD_SANITIZE_ADDRESS)
 #define HD_FAST_ASM 1
 #endif
 

@@ -107,7 +107,8 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
 /* A run that this heap freed a moment ago. NULL: there is none of this length. */
 static inline void *large_again(hd_heap *heap, size_t bytes) {
   size_t units = (bytes + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT;
-  if (bytes > (size_t)HD_CACHE_RUN << HD_UNIT_SHIFT || heap->cached[units] == NULL || !hdi_gate_try(heap)) return NULL;
+  if (bytes > (size_t)HD_CACHE_RUN << HD_UNIT_SHIFT || hd_load_stable(hd_unit *, &heap->cached[units]) == NULL || !hdi_gate_try(heap))
+    return NULL;
   hd_unit *first = heap->cached[units] == NULL ? NULL : hdi_heap_take_cached(heap, units);
   void *p = first == NULL ? NULL : hdi_large_make(heap, first, bytes, false);
   hdi_gate_leave(heap);
@@ -128,7 +129,7 @@ void *hdi_alloc_medium(size_t bytes) {
   hd_heap *heap = hdi_heap_self;
   if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes);
   hd_slot *slot = &heap->slot[hdi_sizeclass_medium(bytes)];
-  if (HD_UNLIKELY(slot->bits == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
+  if (HD_UNLIKELY(hd_load_stable(uint64_t, &slot->bits) == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
   uint64_t bits = slot->bits; /* a collector may have been here since the look above */
   if (HD_UNLIKELY(bits == 0)) {
     hdi_gate_leave(heap);
@@ -368,7 +369,7 @@ void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
   uintptr_t owner = hd_load_acquire(&unit->owner);
   if (HD_LIKELY(owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0)) {
     uint64_t index = hdi_unit_block_index(unit, p);
-    if (HD_LIKELY(index < unit->capacity)) {
+    if (HD_LIKELY(index < hd_load_owned(&unit->capacity))) {
       if (owner != ((uintptr_t)heap | HD_OWNER_MULTI)) {
         free_remote(p, unit, index, heap);
         return;
@@ -380,7 +381,7 @@ void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
     }
   }
   /* A large block: an address that only leads to some other one's entry is not where that block starts. */
-  if (owner == 0 && hd_load_acquire(&unit->kind) == HD_UNIT_LARGE && unit->base == p) free_large(p, unit, heap);
+  if (owner == 0 && hd_load_acquire(&unit->kind) == HD_UNIT_LARGE && hd_load_owned(&unit->base) == p) free_large(p, unit, heap);
   else free_any(p, heap);
 }
 
@@ -424,7 +425,7 @@ FAST hd_unit *quick_block(const void *p) {
   hd_unit *unit = hdi_space_entry(p);
   uintptr_t owner = hd_load_acquire(&unit->owner);
   uint64_t index = hdi_unit_block_index(unit, p);
-  bool known = owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0 && index < unit->capacity;
+  bool known = owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0 && index < hd_load_owned(&unit->capacity);
   return known && hd_load_relaxed(&unit->map[index]) == HD_BLOCK_LIVE ? unit : NULL;
 }
 

@@ -21,7 +21,7 @@ SLOW void hdi_free_dead(hd_unit *unit, hd_block_state *state);
 /* The lowest claimed block of a slot whose bits are not 0. */
 FAST void *hdi_alloc_take(hd_slot *slot, uint64_t bits) {
   size_t index = hd_lowest_bit(bits);
-  slot->bits = bits & (bits - 1);
+  hd_store_owned(&slot->bits, bits & (bits - 1));
   hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);
   return slot->blocks + index * slot->block_bytes;
 }
@@ -51,7 +51,7 @@ FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
 #else
 FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
   uint32_t credit = page->credit - 1;
-  page->credit = credit;
+  hd_store_owned(&page->credit, credit);
   hd_store_release(state, HD_BLOCK_FREE);
   return credit == 0;
 }
@@ -65,7 +65,7 @@ FAST void hdi_free(void *p) {
     return;
   }
   uint64_t index = hdi_unit_block_index(unit, p);
-  if (HD_UNLIKELY(index >= unit->capacity)) {
+  if (HD_UNLIKELY(index >= hd_load_owned(&unit->capacity))) {
     hdi_free_misfit(unit, index);
     return;
   }

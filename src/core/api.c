@@ -136,8 +136,8 @@ HD_EXPORT hd_heap *hd_heap_create(const hd_heap_config *given) {
   hd_heap *heap = space == NULL ? NULL : hdi_thread_new_heap(space, true);
   if (heap == NULL) return overflow();
   hdi_lock_take(&heap->lock);
-  heap->own_space = config.memory != NULL;
-  heap->one_user = config.one_user;
+  hd_store_owned(&heap->own_space, config.memory != NULL);
+  hd_store_owned(&heap->one_user, config.one_user);
   heap->limit_units = config.limit_bytes == 0 ? 0 : hd_max(config.limit_bytes >> HD_UNIT_SHIFT, 1);
   if (config.name != NULL) strncpy(heap->name, config.name, sizeof heap->name - 1);
   hdi_lock_drop(&heap->lock);

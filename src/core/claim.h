@@ -18,13 +18,13 @@ enum {
   AGAIN_PAUSE = 3            /* claims without a try at the same group, after one that failed */
 };
 
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SSE2__) && !defined(HD_SANITIZE_THREAD)
 #include <emmintrin.h>
 #endif
 
 /* The free blocks of a group, as bits. Bytes may change meanwhile by remote frees; each is read once, and acquired, so that what the
  * freeing thread did before is visible to whoever gets the block. */
-#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__)
+#if defined(__SSE2__) && !defined(HD_SANITIZE_THREAD)
 FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
   const __m128i *part = (const __m128i *)(const void *)map;
   const __m128i zero = _mm_setzero_si128();
@@ -99,7 +99,7 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
       if (page->capacity > 64 || count * FEW_BLOCKS_SHARE < touched) return 0;
     }
   }
-  page->credit += count;
+  hd_store_owned(&page->credit, page->credit + count);
   class->zeroed = false;
   return bits;
 }
@@ -107,7 +107,7 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
 /* Let a slot stand for a group of a CURRENT page, with these bits of it claimed. */
 FAST void hdi_claim_point(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
   page->group = group;
-  slot->bits = bits;
+  hd_store_owned(&slot->bits, bits);
   class->zeroed = false;
   slot->block_bytes = page->block_bytes;
   slot->blocks = page->base + (size_t)group * 64 * page->block_bytes;
@@ -115,7 +115,7 @@ FAST void hdi_claim_point(hd_unit *page, hd_slot *slot, hd_class *class, uint32_
 }
 
 FAST bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
-  page->credit += bits == UINT64_MAX ? 64 : hd_bit_count(bits);
+  hd_store_owned(&page->credit, page->credit + (bits == UINT64_MAX ? 64 : hd_bit_count(bits)));
   hdi_claim_point(page, slot, class, group, bits);
   return true;
 }

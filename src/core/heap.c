@@ -66,7 +66,7 @@ void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) 
     unlist_run(heap, first);
   } else if (dirty && units <= HD_CACHE_RUN && heap->cached_units + units <= HD_CACHE_UNITS) {
     first->next = heap->cached[units];
-    heap->cached[units] = first;
+    hd_store_owned(&heap->cached[units], first);
     heap->cached_units += (uint32_t)units;
     return;
   }
@@ -75,7 +75,7 @@ void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) 
 
 void hdi_heap_give_all(hd_heap *heap) {
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
-    heap->slot[i].bits = 0;
+    hd_store_owned(&heap->slot[i].bits, 0);
     heap->class[i].page = heap->class[i].first = heap->class[i].last = NULL;
     heap->class[i].page_count = 0;
   }
@@ -137,8 +137,8 @@ void hdi_heap_release(hd_heap *heap, hd_unit *page) {
 
 static void make_partial(hd_heap *heap, hd_unit *page, bool local) {
   hd_class *class = &heap->class[page->class_index];
-  page->credit = hdi_page_used(page);
-  page->state = HD_PAGE_PARTIAL;
+  hd_store_owned(&page->credit, hdi_page_used(page));
+  hd_store_owned(&page->state, HD_PAGE_PARTIAL);
   if (local) link_first(class, page);
   else link_last(class, page);
 }
@@ -150,14 +150,14 @@ static void make_full(hd_unit *page) {
   uint32_t eighth = (uint32_t)page->capacity / 8;
   uint32_t credit = eighth > unused + 1 ? eighth - unused : 1;
   if (credit > used) credit = used;
-  page->state = HD_PAGE_FULL;
-  page->credit = credit;
+  hd_store_owned(&page->state, HD_PAGE_FULL);
+  hd_store_owned(&page->credit, credit);
   page->rest = used - credit;
 }
 
 static void make_current(hd_class *class, hd_unit *page) {
-  page->credit = hdi_page_used(page) + 1;
-  page->state = HD_PAGE_CURRENT;
+  hd_store_owned(&page->credit, hdi_page_used(page) + 1);
+  hd_store_owned(&page->state, HD_PAGE_CURRENT);
   page->group = UINT32_MAX; /* the first claim looks from the start */
   class->page = page;
 }
@@ -189,12 +189,12 @@ bool hdi_heap_take_over(hd_heap *heap, hd_unit *page) {
   if (used_up == NULL || used_up->credit <= used_up->capacity) return false;
   uint32_t used = used_up->credit - 1; /* more than there are blocks while remote frees are not counted */
   uint32_t eighth = (uint32_t)used_up->capacity / 8;
-  used_up->state = HD_PAGE_FULL;
-  used_up->credit = eighth + (eighth == 0);
+  hd_store_owned(&used_up->state, HD_PAGE_FULL);
+  hd_store_owned(&used_up->credit, eighth + (eighth == 0));
   used_up->rest = used - used_up->credit;
   uint64_t bits = hdi_claim_free_in(page);
-  page->state = HD_PAGE_CURRENT;
-  page->credit = page->rest + 1 + hdi_claim_count(bits);
+  hd_store_owned(&page->state, HD_PAGE_CURRENT);
+  hd_store_owned(&page->credit, page->rest + 1 + hdi_claim_count(bits));
   class->page = page;
   hdi_claim_point(page, slot, class, 0, bits);
   return true;
@@ -204,8 +204,8 @@ bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   hd_slot *slot = &heap->slot[page->class_index];
   if (page->class_index <= HD_SMALL_CLASSES || class->page != page) return false;
-  page->credit -= hd_bit_count(slot->bits);
-  slot->bits = 0;
+  hd_store_owned(&page->credit, page->credit - hd_bit_count(slot->bits));
+  hd_store_owned(&slot->bits, 0);
   class->page = NULL;
   make_partial(heap, page, true);
   hdi_heap_settle(heap, page);
@@ -217,9 +217,9 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
   if (HD_UNLIKELY(count > used)) HD_UNREACHABLE("more blocks freed than were live: concurrent double frees");
   if (page->state == HD_PAGE_FULL && count >= page->credit) {
     make_partial(heap, page, false);
-    page->credit = used - count;
+    hd_store_owned(&page->credit, used - count);
   } else {
-    page->credit -= count;
+    hd_store_owned(&page->credit, page->credit - count);
   }
   hdi_heap_settle(heap, page);
 }
@@ -227,7 +227,7 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
 static bool claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
   hd_unit *page = class->page;
-  page->credit -= hdi_remote_take(page);
+  hd_store_owned(&page->credit, page->credit - hdi_remote_take(page));
   uint32_t fresh = page->fresh;
   if (!hdi_claim_next(page, &heap->slot[class_index], class)) return false;
   if (page->fresh != fresh && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;

@@ -94,11 +94,11 @@ FAST hd_heap *hdi_heap_owner(hd_unit *unit) { return (hd_heap *)(hd_load_acquire
 /* The same, but NULL unless it is an explicit heap. */
 FAST hd_heap *hdi_heap_explicit_owner(hd_unit *unit) {
   hd_heap *heap = hdi_heap_owner(unit);
-  return heap != NULL && heap->explicit_heap ? heap : NULL;
+  return heap != NULL && hd_load_owned(&heap->explicit_heap) ? heap : NULL;
 }
 
 /* Whether it is used under its lock, and not by the gate. */
-FAST bool hdi_heap_is_locked(const hd_heap *heap) { return heap->explicit_heap && !heap->one_user; }
+FAST bool hdi_heap_is_locked(const hd_heap *heap) { return hd_load_owned(&heap->explicit_heap) && !hd_load_owned(&heap->one_user); }
 
 FAST bool hdi_heap_is_empty(const hd_heap *heap) { return heap == &hdi_heap_empty; }
 
@@ -123,7 +123,7 @@ bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page);
 /* Take a run of so many units out of the cache, which has one. */
 static inline hd_unit *hdi_heap_take_cached(hd_heap *heap, size_t units) {
   hd_unit *first = heap->cached[units];
-  heap->cached[units] = first->next;
+  hd_store_owned(&heap->cached[units], first->next);
   heap->cached_units -= (uint32_t)units;
   return first;
 }

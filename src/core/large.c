@@ -101,11 +101,11 @@ bool hdi_large_resize(hd_unit *first, size_t bytes) {
     }
     if (zeroed && wanted >= HUGE_UNITS) hdi_space_want_huge(space_of(first), first, wanted);
   } else if (wanted < units && units - wanted >= hd_max(units / 8, 1)) {
-    first->run_units = (uint32_t)wanted;
+    hd_store_owned(&first->run_units, (uint32_t)wanted);
     refund(first, units - wanted);
     hdi_space_give(space_of(first), first + wanted, units - wanted, true);
   }
-  first->block_bytes = hdi_large_usable(bytes);
+  hd_store_owned(&first->block_bytes, hdi_large_usable(bytes));
   return true;
 }
 

@@ -19,13 +19,13 @@ static inline size_t hdi_large_usable(size_t bytes) { return hd_round_up(bytes, 
 /* Make a run the heap's block of bytes. zeroed: it reads as zero. */
 static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed) {
   uint8_t *block = hdi_space_address(heap->space, first);
-  first->base = block;
-  first->inverse = 1;
-  first->shift = 0;
-  first->capacity = 1;
-  first->block_bytes = hdi_large_usable(bytes);
-  first->head = first;
-  first->class_index = 0;
+  hd_store_owned(&first->base, block);
+  hd_store_owned(&first->inverse, 1);
+  hd_store_owned(&first->shift, 0);
+  hd_store_owned(&first->capacity, 1);
+  hd_store_owned(&first->block_bytes, hdi_large_usable(bytes));
+  hd_store_owned(&first->head, first);
+  hd_store_owned(&first->class_index, 0);
   first->zeroed = zeroed;
   hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT | HD_OWNER_LARGE : (uintptr_t)0);
   hd_store_relaxed(&first->live, 1u);

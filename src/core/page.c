@@ -12,6 +12,22 @@
 
 static size_t map_bytes(const hd_unit *page) { return hd_round_up(page->capacity, 64); }
 
+/* Line 0 but for the owner and the kind, which make it valid. Stale and foreign pointers may lead others here at any time. */
+static void set_line(hd_unit *unit, const hd_unit *made) {
+  hd_store_owned(&unit->base, made->base);
+  hd_store_owned(&unit->inverse, made->inverse);
+  hd_store_owned(&unit->map, made->map);
+  hd_store_owned(&unit->capacity, made->capacity);
+  hd_store_owned(&unit->block_bytes, made->block_bytes);
+  hd_store_owned(&unit->head, made->head);
+  hd_store_owned(&unit->class_index, made->class_index);
+  hd_store_owned(&unit->state, HD_PAGE_NONE);
+  hd_store_owned(&unit->zeroed, made->zeroed);
+  hd_store_owned(&unit->shift, made->shift);
+  hd_store_owned(&unit->remote_limit, made->remote_limit);
+  hd_store_relaxed(&unit->live, 0u);
+}
+
 bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned units, bool zeroed) {
   uint32_t block_bytes = hdi_sizeclass_bytes(class_index);
   unsigned shift = (unsigned)hd_lowest_bit(block_bytes);
@@ -33,13 +49,12 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   };
   for (unsigned i = 0; i < units; i++) {
     hd_unit *unit = page + i;
-    memcpy((uint8_t *)unit + sizeof unit->owner, (const uint8_t *)&made + sizeof made.owner, offsetof(hd_unit, credit) - sizeof made.owner);
-    hd_store_relaxed(&unit->kind, HD_UNIT_PAGE);
+    set_line(unit, &made);
     hd_store_relaxed(&unit->owner, owner);
   }
   page->zeroed = zeroed;
-  page->state = HD_PAGE_NONE;
-  page->credit = page->rest = page->fresh = page->group = 0;
+  hd_store_owned(&page->credit, 0);
+  page->rest = page->fresh = page->group = 0;
   page->stamp = 0;
   page->swept = 0;
   hd_store_relaxed(&page->remote_count, 0u);

@@ -100,22 +100,19 @@ static void settle_held(void) {
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
-static bool is_page_head(hd_unit *unit) {
-  return hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && __atomic_load_n(&unit->head, __ATOMIC_RELAXED) == unit;
-}
+static bool is_page_head(hd_unit *unit) { return hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_peek(&unit->head) == unit; }
 
 /* Both words change whenever the page is in use. The owner writes credit without atomics: this is a look from outside that
  * decides nothing but whether to look again with the heap held. */
 static uint32_t signature_of(hd_unit *unit) {
-  uint32_t credit = __atomic_load_n(&unit->credit, __ATOMIC_RELAXED);
-  return (credit * 0x9e3779b1u) ^ hd_load_relaxed(&unit->remote_count) ^ 0x40000000u;
+  return (hd_peek(&unit->credit) * 0x9e3779b1u) ^ hd_load_relaxed(&unit->remote_count) ^ 0x40000000u;
 }
 
 /* The owner may take bits from the slot at any time, but never puts any there outside its gate. */
 static size_t purge_inside(hd_heap *heap, hd_unit *page) {
   uint64_t claimed = 0;
   if (heap->own_space) return 0;
-  if (page->state == HD_PAGE_CURRENT) claimed = __atomic_load_n(&heap->slot[page->class_index].bits, __ATOMIC_RELAXED);
+  if (page->state == HD_PAGE_CURRENT) claimed = hd_peek(&heap->slot[page->class_index].bits);
   return hdi_page_purge_free(page, claimed);
 }
 
@@ -160,7 +157,7 @@ static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
   if (seen->rounds < UINT16_MAX) seen->rounds++;
   if ((hd_load_relaxed(&unit->remote_count) & ~HD_REMOTE_QUEUED) != 0) return true;
   if (seen->swept) return false;
-  bool current = __atomic_load_n(&unit->state, __ATOMIC_RELAXED) == HD_PAGE_CURRENT;
+  bool current = hd_peek(&unit->state) == HD_PAGE_CURRENT;
   bool soon = current || (hd_load_relaxed(&unit->owner) & (HD_OWNER_MULTI | HD_OWNER_EXPLICIT)) != 0;
   if (seen->rounds < (soon ? QUIET_SOON_ROUNDS : QUIET_ROUNDS)) {
     *changed = true; /* not yet, but the helper must live to see it */

@@ -26,14 +26,14 @@ static void *make(hd_unit *first, hd_area_kind kind, const char *name) {
     errno = ENOMEM;
     return NULL;
   }
-  first->base = hdi_space_address(&hdi_space, first);
-  first->capacity = 0; /* no pointer into it is ever a block */
-  first->inverse = 1;
-  first->shift = 0;
+  hd_store_owned(&first->base, hdi_space_address(&hdi_space, first));
+  hd_store_owned(&first->capacity, 0); /* no pointer into it is ever a block */
+  hd_store_owned(&first->inverse, 1);
+  hd_store_owned(&first->shift, 0);
   hd_store_relaxed(&first->touched, (size_t)0);
-  first->head = first;
-  first->class_index = (uint8_t)kind;
-  first->name = name;
+  hd_store_owned(&first->head, first);
+  hd_store_owned(&first->class_index, (uint8_t)kind);
+  hd_store_owned(&first->name, name);
   hd_store_relaxed(&first->owner, (uintptr_t)0);
   hd_store_relaxed(&first->live, 1u);
   hd_store_release(&first->kind, HD_UNIT_REGION);
@@ -68,7 +68,7 @@ void hdi_region_shrink(void *region, size_t bytes, bool dirty) {
   size_t units = units_for(bytes);
   size_t old = first->run_units;
   if (units >= old) return;
-  first->run_units = (uint32_t)units;
+  hd_store_owned(&first->run_units, (uint32_t)units);
   hdi_space_give(&hdi_space, first + units, old - units, dirty);
   hdi_purge_note();
 }

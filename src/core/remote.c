@@ -87,7 +87,7 @@ bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page) {
     if (hd_load_acquire(&page->map[i]) != HD_BLOCK_FREE) return false; /* pairs with the owner's last store in free() */
   }
   if (page->class_index > HD_SMALL_CLASSES || page->state != HD_PAGE_CURRENT) return true;
-  return __atomic_load_n(&owner->slot[page->class_index].bits, __ATOMIC_RELAXED) == 0;
+  return hd_peek(&owner->slot[page->class_index].bits) == 0;
 }
 
 void hdi_remote_drain_idle(hd_heap *owner) {

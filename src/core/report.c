@@ -60,7 +60,7 @@ static const hd_unit *covering_run(const hd_unit *unit) {
   const hd_space *space = hdi_space_of(unit);
   for (const hd_unit *at = unit; at >= space->units; at--) {
     unsigned kind = hd_load_relaxed(&((hd_unit *)(uintptr_t)at)->kind);
-    if (kind == HD_UNIT_LARGE || kind == HD_UNIT_REGION) return (size_t)(unit - at) < at->run_units ? at : NULL;
+    if (kind == HD_UNIT_LARGE || kind == HD_UNIT_REGION) return (size_t)(unit - at) < hd_peek(&at->run_units) ? at : NULL;
     if (kind != HD_UNIT_NONE) return NULL;
   }
   return NULL;

@@ -61,8 +61,14 @@ static bool commit_table(hd_space *space, size_t have, size_t wanted) {
   if (end > start && !commit_range(space, start, (size_t)(end - start))) return false;
   space->table_units = count;
   if (space == &hdi_space) {
-    hdi_window_units = space->units;
-    hdi_window_mask = (count - 1) << HD_UNIT_ENTRY_SHIFT;
+    show_window(count);
+/* The table first: the mask must never reach beyond it. */
+static void show_window(size_t count) {
+  hd_store_owned(&hdi_window_units, hdi_space.units);
+  hd_compiler_fence();
+  hd_store_owned(&hdi_window_mask, (count - 1) << HD_UNIT_ENTRY_SHIFT);
+}
+
   }
   return true;
 }
@@ -220,8 +226,7 @@ static bool init_reserved(size_t bytes) {
   hdi_space.units = units;
   hdi_space.unit_count = count;
   hdi_space.table_units = count;
-  hdi_window_units = units;
-  hdi_window_mask = (count - 1) << HD_UNIT_ENTRY_SHIFT;
+  show_window(count);
   return true;
 }
 
@@ -327,7 +332,8 @@ static hd_bins *bins_of(hd_space *space, unsigned kind) { return kind == HD_UNIT
 
 static void mark_ends(hd_unit *first, size_t units, unsigned kind, uint32_t stamp) {
   hd_unit *last = first + units - 1;
-  first->run_units = last->run_units = (uint32_t)units;
+  hd_store_owned(&first->run_units, (uint32_t)units);
+  hd_store_owned(&last->run_units, (uint32_t)units);
   first->stamp = stamp;
   hd_store_relaxed(&first->kind, (uint8_t)kind);
   hd_store_relaxed(&last->kind, (uint8_t)kind);
@@ -509,7 +515,7 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   }
   if (skipped > 0 && locked) give_locked(space, first - skipped, skipped, space->fixed, hdi_space_tick());
   if (HD_LIKELY(locked)) hdi_lock_drop(&space->lock);
-  if (first != NULL) first->run_units = (uint32_t)units;
+  if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
 }
 
@@ -527,7 +533,7 @@ static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind) {
     first = take_top(space, units, 1, &skipped);
   }
   hdi_lock_drop(&space->lock);
-  if (first != NULL) first->run_units = (uint32_t)units;
+  if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
 }
 
@@ -547,7 +553,7 @@ hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
     size_t units = hd_round_down(hd_min(run_units - skip, most), step);
     detach(space, run);
     first = carve(space, run, run_units, skip, units, HD_UNIT_DIRTY);
-    first->run_units = (uint32_t)units;
+    hd_store_owned(&first->run_units, (uint32_t)units);
   }
   hdi_lock_drop(&space->lock);
   return first;
@@ -556,7 +562,7 @@ hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
   uint32_t stamp = hdi_space_tick();
   if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&space->lock))) {
-    first->run_units = (uint32_t)units;
+    hd_store_owned(&first->run_units, (uint32_t)units);
     first->stamp = stamp;
     first->next = hd_load_relaxed(&space->deferred);
     while (!hd_swap_if(&space->deferred, &first->next, first)) {
@@ -589,7 +595,7 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
     }
   }
   hdi_lock_drop(&space->lock);
-  if (done) first->run_units = (uint32_t)(units + more);
+  if (done) hd_store_owned(&first->run_units, (uint32_t)(units + more));
   return done;
 }
 

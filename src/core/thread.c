@@ -116,7 +116,7 @@ static hd_heap *take_retired(void) {
 hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
   hd_heap *heap = take_retired();
   if (heap != NULL) {
-    heap->explicit_heap = explicit_heap;
+    hd_store_owned(&heap->explicit_heap, explicit_heap);
   } else {
     heap = hdi_store_take(sizeof *heap);
     if (heap == NULL) return NULL;
@@ -133,17 +133,17 @@ hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
 
 void hdi_thread_retire_heap(hd_heap *heap) {
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_DEAD);
-  hd_heap *next = heap->next_registered;
   memset((void *)heap->slot, 0, sizeof heap->slot);
   memset(heap->class, 0, sizeof heap->class);
   memset(heap->remote, 0, sizeof heap->remote);
-  heap->explicit_heap = heap->one_user = heap->own_space = false;
+  hd_store_owned(&heap->explicit_heap, false);
+  hd_store_owned(&heap->one_user, false);
+  hd_store_owned(&heap->own_space, false);
   heap->runs = 0;
   heap->held_units = heap->limit_units = 0;
   memset(heap->cached, 0, sizeof heap->cached);
   heap->cached_units = 0;
   heap->name[0] = 0;
-  heap->next_registered = next;
   hdi_lock_take(&pool.lock);
   heap->next_orphan = pool.retired;
   pool.retired = heap;

@@ -15,6 +15,7 @@
 
 #include <stdatomic.h>
 
+#include "base/atomic.h"
 #include "base/bits.h"
 
 enum {
@@ -92,9 +93,9 @@ _Static_assert(offsetof(hd_unit, credit) == 64, "line 1 starts at credit");
  * The product with the inverse of the odd part divides exactly where that is possible and is enormous elsewhere; the rotation
  * does the same for the even part. One comparison therefore answers interior, misaligned and foreign pointers together. */
 FAST uint64_t hdi_unit_block_index(const hd_unit *unit, const void *p) {
-  uint64_t index = (uint64_t)((uintptr_t)p - (uintptr_t)unit->base);
-  index *= unit->inverse;
-  return hd_rotate_right(index, unit->shift);
+  uint64_t index = (uint64_t)((uintptr_t)p - (uintptr_t)hd_load_owned(&unit->base));
+  index *= hd_load_owned(&unit->inverse);
+  return hd_rotate_right(index, hd_load_owned(&unit->shift));
 }
 
 #endif
