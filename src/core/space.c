@@ -23,6 +23,14 @@ enum {
   HUGE_LOOK_UNITS = 128    /* where the 8 MiB below are resident */
 };
 
+/* log2 of the lowest place for the window, and of the length of the part of the address space that it is chosen from: where systems
+ * put nothing by themselves. The thread sanitizer knows other parts only. */
+#ifdef HD_SANITIZE_THREAD
+enum { LOWEST_SHIFT = 36, PLACES_SHIFT = 38 };
+#else
+enum { LOWEST_SHIFT = 44, PLACES_SHIFT = 45 };
+#endif
+
 /* What a free() finds before the window exists: an entry that nobody owns. */
 static hd_unit no_unit;
 
@@ -30,11 +38,22 @@ hd_space hdi_space;
 hd_unit *hdi_window_units = &no_unit;
 size_t hdi_window_mask;
 
-/* Fixed spaces that are alive. A slot is written under the lock and read without it. */
+/* Where a fixed space lies. Whoever looks for a pointer reads nothing in the space itself, whose memory its owner may take away at
+ * that very moment; and no half of one place with half of the next: a version that is odd, or another one afterwards, says that the
+ * place was being changed, and then none of its pointers can be in the looker's hands. */
+typedef struct place {
+  _Atomic uint32_t version;
+  _Atomic(hd_space *) space;  /* NULL: nothing lies here */
+  _Atomic(uint8_t *) base;
+  _Atomic(hd_unit *) units;
+  _Atomic size_t count;
+} place;
+
+/* Fixed spaces that are alive. Written under the lock and read without it. */
 static struct {
   hd_lock lock;
-  _Atomic(hd_space *) space[FIXED_MAX];
-  _Atomic size_t count; /* slots ever used */
+  place place[FIXED_MAX];
+  _Atomic size_t count; /* places ever used */
 } fixed;
 
 /* ---- fresh memory ------------------------------------------------------------------------------------------------- */
@@ -197,13 +216,12 @@ static size_t wanted_window(void) {
  * The table starts half an entry off: a processor that compares the low 12 bits of addresses would otherwise take what a program has
  * just written to the start of its block for a part of that block's entry, and wait (22 instead of 9 ns for a large pair). */
 static bool init_open(size_t bytes) {
-  const uintptr_t lowest = (uintptr_t)1 << 44;
-  if (sizeof(void *) == 4) return false;
+  const uint64_t places = ((uint64_t)1 << PLACES_SHIFT) / bytes;
+  if (sizeof(void *) == 4 || places == 0) return false;
   size_t count = bytes >> HD_UNIT_SHIFT;
   hdi_space.open = true;
   for (int tries = 0; tries < OPEN_TRIES; tries++) {
-    uintptr_t places = ((uintptr_t)1 << 45) / bytes;
-    hdi_space.base = (uint8_t *)(lowest + (hdi_os_random() % places + 1) * bytes);
+    hdi_space.base = (uint8_t *)(((uint64_t)1 << LOWEST_SHIFT) + (hdi_os_random() % places + 1) * bytes);
     hdi_space.units = (hd_unit *)(hdi_space.base - count * sizeof(hd_unit) - HD_UNIT_BYTES + TABLE_SHIFT);
     hdi_space.unit_count = count;
     if (commit_to(&hdi_space, 1)) return true;
@@ -265,18 +283,35 @@ bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t he
   return true;
 }
 
-static hd_unit *find_in(hd_space *space, const void *p) {
-  size_t at = ((uintptr_t)p - (uintptr_t)space->base) >> HD_UNIT_SHIFT;
-  return at < hd_load_acquire(&space->top) ? space->units + at : NULL;
+/* Whether a place is still what it was when its version was read. */
+static bool is_same(const place *here, uint32_t version) {
+  atomic_thread_fence(memory_order_acquire); /* pairs with the one in set_place */
+  return version % 2 == 0 && hd_load_relaxed(&here->version) == version;
+}
+
+/* With the lock held. NULL: nothing lies here any more. */
+static void set_place(place *here, hd_space *space) {
+  uint32_t version = hd_load_relaxed(&here->version);
+  hd_store_relaxed(&here->version, version + 1);
+  atomic_thread_fence(memory_order_release);
+  hd_store_relaxed(&here->space, space);
+  hd_store_relaxed(&here->base, space == NULL ? NULL : space->base);
+  hd_store_relaxed(&here->units, space == NULL ? NULL : space->units);
+  hd_store_relaxed(&here->count, space == NULL ? 0 : space->unit_count);
+  hd_store_release(&here->version, version + 2);
 }
 
 hd_unit *hdi_space_find(const void *p) {
-  hd_unit *unit = find_in(&hdi_space, p);
-  if (unit != NULL) return unit;
+  size_t in_window = ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT;
+  if (in_window < hd_load_acquire(&hdi_space.top)) return hdi_space.units + in_window;
+  hd_unit *unit = NULL;
   size_t count = hd_load_acquire(&fixed.count);
-  for (size_t i = 0; i < count; i++) {
-    hd_space *space = hd_load_acquire(&fixed.space[i]);
-    if (space != NULL && (unit = find_in(space, p)) != NULL) return unit;
+  for (size_t i = 0; i < count && unit == NULL; i++) {
+    const place *here = &fixed.place[i];
+    uint32_t version = hd_load_acquire(&here->version);
+    size_t at = ((uintptr_t)p - (uintptr_t)hd_load_relaxed(&here->base)) >> HD_UNIT_SHIFT;
+    if (at < hd_load_relaxed(&here->count)) unit = hd_load_relaxed(&here->units) + at;
+    if (unit != NULL && !is_same(here, version)) unit = NULL;
   }
   return NULL;
 }
@@ -289,8 +324,11 @@ hd_space *hdi_space_of(const hd_unit *unit) {
   if (unit >= hdi_space.units && unit < hdi_space.units + hdi_space.unit_count) return &hdi_space;
   size_t count = hd_load_acquire(&fixed.count);
   for (size_t i = 0; i < count; i++) {
-    hd_space *space = hd_load_acquire(&fixed.space[i]);
-    if (space != NULL && unit >= space->units && unit < space->units + space->unit_count) return space;
+    const place *here = &fixed.place[i];
+    uint32_t version = hd_load_acquire(&here->version);
+    hd_space *space = hd_load_relaxed(&here->space);
+    uintptr_t offset = (uintptr_t)unit - (uintptr_t)hd_load_relaxed(&here->units);
+    if (offset < hd_load_relaxed(&here->count) * sizeof *unit && is_same(here, version)) return space;
   }
   HD_UNREACHABLE("a unit outside every space");
 }
@@ -299,8 +337,8 @@ bool hdi_space_publish(hd_space *space) {
   bool done = false;
   hdi_lock_take(&fixed.lock);
   for (size_t i = 0; i < FIXED_MAX && !done; i++) {
-    if (hd_load_relaxed(&fixed.space[i]) != NULL) continue;
-    hd_store_release(&fixed.space[i], space);
+    if (hd_load_relaxed(&fixed.place[i].space) != NULL) continue;
+    set_place(&fixed.place[i], space);
     if (i >= hd_load_relaxed(&fixed.count)) hd_store_release(&fixed.count, i + 1);
     done = true;
   }
@@ -311,7 +349,7 @@ bool hdi_space_publish(hd_space *space) {
 void hdi_space_retract(hd_space *space) {
   hdi_lock_take(&fixed.lock);
   for (size_t i = 0; i < FIXED_MAX; i++) {
-    if (hd_load_relaxed(&fixed.space[i]) == space) hd_store_release(&fixed.space[i], NULL);
+    if (hd_load_relaxed(&fixed.place[i].space) == space) set_place(&fixed.place[i], NULL);
   }
   hdi_lock_drop(&fixed.lock);
 }
