@@ -51,6 +51,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
     hd_unit *unit = page + i;
     set_line(unit, &made);
     hd_store_relaxed(&unit->owner, owner);
+    hd_store_release(&unit->kind, HD_UNIT_PAGE); /* pairs with hdi_page_look */
   }
   page->zeroed = zeroed;
   hd_store_owned(&page->credit, 0);
@@ -62,19 +63,38 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
 }
 
 void hdi_page_clear(hd_unit *page) {
-  memset((void *)(page->map + page->capacity), HD_BLOCK_FREE, map_bytes(page) - page->capacity);
-  hdi_store_give((void *)page->map, map_bytes(page));
   for (uint32_t i = 0; i < page->run_units; i++) {
     hd_store_relaxed(&page[i].owner, (uintptr_t)0);
     hd_store_relaxed(&page[i].kind, HD_UNIT_NONE);
   }
-  page->state = HD_PAGE_NONE;
+  memset((void *)(page->map + page->capacity), HD_BLOCK_FREE, map_bytes(page) - page->capacity);
+  hdi_store_give((void *)page->map, map_bytes(page));
+  hd_store_owned(&page->state, HD_PAGE_NONE);
 }
 
 uint32_t hdi_page_count_live(const hd_unit *page) {
   uint32_t live = 0;
   for (uint32_t i = 0; i < page->capacity; i++) live += hd_load_relaxed(&page->map[i]) == HD_BLOCK_LIVE;
   return live;
+}
+
+/* While the store is held a page that is still one stays so: hdi_page_clear gives its map back after it has unmarked the units. */
+bool hdi_page_look(hd_unit *page, hd_page_view *view, uint8_t *states) {
+  if (!hdi_store_hold()) return false;
+  bool there = hd_load_acquire(&page->kind) == HD_UNIT_PAGE && page->head == page; /* pairs with hdi_page_init */
+  if (there) {
+    *view = (hd_page_view){
+        .heap = hdi_heap_explicit_owner(page),
+        .base = page->base,
+        .bytes = (size_t)hd_peek(&page->run_units) << HD_UNIT_SHIFT,
+        .block_bytes = page->block_bytes,
+        .capacity = (uint32_t)page->capacity,
+        .live = hdi_page_count_live(page),
+    };
+    for (uint32_t i = 0; states != NULL && i < view->capacity; i++) states[i] = hd_load_relaxed(&page->map[i]);
+  }
+  hdi_store_let_go();
+  return there;
 }
 
 static bool is_idle(const hd_unit *page, size_t index, uint64_t claimed) {

@@ -34,6 +34,20 @@ static inline uint32_t hdi_page_used(const hd_unit *page) {
 /* Live blocks by the byte map. */
 uint32_t hdi_page_count_live(const hd_unit *page);
 
+enum { HD_PAGE_BLOCKS_MAX = HD_UNIT_BYTES / 16 };
+
+/* A picture of a page for somebody who has no hold on its heap. */
+typedef struct hd_page_view {
+  hd_heap *heap;      /* explicit, or NULL */
+  uint8_t *base;
+  size_t bytes, block_bytes;
+  uint32_t capacity, live;
+} hd_page_view;
+
+/* Any thread. states: where the byte map goes, HD_PAGE_BLOCKS_MAX of them; or NULL. false: there is no page any more, or a fork is
+ * under way. */
+bool hdi_page_look(hd_unit *page, hd_page_view *view, uint8_t *states);
+
 /* Give back the system pages of a page in which no block is live and none is claimed. claimed: the bits of its group that the
  * slot still holds; the owner may take them meanwhile, but no others. Returns bytes. */
 size_t hdi_page_purge_free(hd_unit *page, uint64_t claimed);

@@ -17,44 +17,62 @@ typedef struct hd_walk {
   void *user;
 } hd_walk;
 
+static bool show(const hd_walk *walk, const hd_area *area) { return walk->visitor(area, NULL, 0, walk->user); }
+
 static bool visit_region(const hd_walk *walk, hd_unit *unit) {
   if (walk->heap != NULL) return true;
   hd_area area = {
-      .address = unit->base,
-      .bytes = (size_t)unit->run_units << HD_UNIT_SHIFT,
+      .address = hd_peek(&unit->base),
+      .bytes = (size_t)hd_peek(&unit->run_units) << HD_UNIT_SHIFT,
       .block_bytes = hd_load_relaxed(&unit->touched),
-      .kind = (hd_area_kind)unit->class_index,
-      .name = unit->name,
+      .kind = (hd_area_kind)hd_peek(&unit->class_index),
+      .name = hd_peek(&unit->name),
   };
-  return walk->visitor(&area, NULL, 0, walk->user);
+  return show(walk, &area);
 }
 
-static bool visit_blocks(const hd_walk *walk, const hd_area *area, const hd_unit *page) {
-  if (!walk->visitor(area, NULL, 0, walk->user)) return false;
-  if (!walk->blocks) return true;
-  for (uint32_t i = 0; i < page->capacity; i++) {
-    if (page->class_index != 0 && hd_load_relaxed(&page->map[i]) != HD_BLOCK_LIVE) continue;
-    if (!walk->visitor(area, page->base + (size_t)i * page->block_bytes, page->block_bytes, walk->user)) return false;
+static bool visit_large(const hd_walk *walk, hd_unit *unit) {
+  hd_heap *heap = hdi_heap_explicit_owner(unit);
+  if (walk->heap != NULL && heap != walk->heap) return true;
+  hd_area area = {
+      .heap = heap,
+      .address = hd_peek(&unit->base),
+      .bytes = (size_t)hd_peek(&unit->run_units) << HD_UNIT_SHIFT,
+      .block_bytes = hd_peek(&unit->block_bytes),
+      .block_capacity = 1,
+      .block_used = 1,
+      .kind = HD_AREA_LARGE,
+  };
+  if (!show(walk, &area)) return false;
+  return !walk->blocks || walk->visitor(&area, (void *)(uintptr_t)area.address, area.block_bytes, walk->user);
+}
+
+static bool visit_page(const hd_walk *walk, hd_unit *unit) {
+  uint8_t states[HD_PAGE_BLOCKS_MAX];
+  hd_page_view view;
+  if (!hdi_page_look(unit, &view, walk->blocks ? states : NULL)) return true;
+  if (walk->heap != NULL && view.heap != walk->heap) return true;
+  hd_area area = {
+      .heap = view.heap,
+      .address = view.base,
+      .bytes = view.bytes,
+      .block_bytes = view.block_bytes,
+      .block_capacity = view.capacity,
+      .block_used = view.live,
+      .kind = HD_AREA_PAGE,
+  };
+  if (!show(walk, &area)) return false;
+  for (uint32_t i = 0; walk->blocks && i < view.capacity; i++) {
+    if (states[i] != HD_BLOCK_LIVE) continue;
+    if (!walk->visitor(&area, view.base + i * view.block_bytes, view.block_bytes, walk->user)) return false;
   }
   return true;
 }
 
-/* One head unit; areas of other heaps are passed over. */
+/* One unit that starts a page, a live large block or a region; areas of other heaps are passed over. */
 static bool visit_unit(const hd_walk *walk, hd_unit *unit, unsigned kind) {
-  if (kind == HD_UNIT_REGION) return visit_region(walk, unit);
-  hd_heap *heap = hdi_heap_explicit_owner(unit);
-  if (walk->heap != NULL && heap != walk->heap) return true;
-  bool large = kind == HD_UNIT_LARGE;
-  hd_area area = {
-      .heap = heap,
-      .address = unit->base,
-      .bytes = (size_t)unit->run_units << HD_UNIT_SHIFT,
-      .block_bytes = unit->block_bytes,
-      .block_capacity = unit->capacity,
-      .block_used = large ? 1 : hdi_page_count_live(unit),
-      .kind = large ? HD_AREA_LARGE : HD_AREA_PAGE,
-  };
-  return visit_blocks(walk, &area, unit);
+  if (kind == HD_UNIT_PAGE) return visit_page(walk, unit);
+  return kind == HD_UNIT_LARGE ? visit_large(walk, unit) : visit_region(walk, unit);
 }
 
 static bool walk_space(const hd_walk *walk, hd_space *space) {
@@ -63,19 +81,28 @@ static bool walk_space(const hd_walk *walk, hd_space *space) {
     hd_unit *unit = space->units + at;
     unsigned kind = hd_load_acquire(&unit->kind);
     bool run = kind == HD_UNIT_LARGE || kind == HD_UNIT_REGION;
-    bool head = (kind == HD_UNIT_PAGE && unit->head == unit) || (run && hd_load_relaxed(&unit->live) == 1);
+    bool head = (kind == HD_UNIT_PAGE && hd_peek(&unit->head) == unit) || (run && hd_load_relaxed(&unit->live) == 1);
     if (head && !visit_unit(walk, unit, kind)) return false;
-    size_t step = kind != HD_UNIT_NONE && kind != HD_UNIT_BUSY ? unit->run_units : 1;
+    size_t step = kind != HD_UNIT_NONE && kind != HD_UNIT_BUSY ? hd_peek(&unit->run_units) : 1;
     at += step > 0 && (head || kind == HD_UNIT_CLEAN || kind == HD_UNIT_DIRTY) ? step : 1;
   }
   return true;
+}
+
+/* The space of a heap in memory of the caller's, who takes that memory away after hd_heap_destroy: which needs this lock. */
+static bool walk_own_space(const hd_walk *walk, hd_heap *heap) {
+  hdi_lock_take(&heap->lock);
+  bool there = heap->own_space && hd_load_acquire(&heap->life) == HD_HEAP_USED;
+  bool on = !there || walk_space(walk, heap->space);
+  hdi_lock_drop(&heap->lock);
+  return on;
 }
 
 static bool walk_all(const hd_walk *walk) {
   if (walk->heap != NULL) return walk_space(walk, walk->heap->space);
   if (!walk_space(walk, &hdi_space)) return false;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (heap->own_space && hd_load_acquire(&heap->life) == HD_HEAP_USED && !walk_space(walk, heap->space)) return false;
+    if (hd_peek(&heap->own_space) && !walk_own_space(walk, heap)) return false;
   }
   return true;
 }

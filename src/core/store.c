@@ -210,6 +210,10 @@ size_t hdi_store_purge(void) {
   return purged;
 }
 
+bool hdi_store_hold(void) { return hdi_lock_take_unless_fork(&store.lock); }
+
+void hdi_store_let_go(void) { hdi_lock_drop(&store.lock); }
+
 size_t hdi_store_used(void) { return hd_load_relaxed(&store.used); }
 
 void hdi_store_fork(hd_fork_step step) { hdi_lock_fork(&store.lock, step); }

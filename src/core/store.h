@@ -28,6 +28,11 @@ size_t hdi_store_purge(void);
 /* Bytes in use, and bytes committed. */
 size_t hdi_store_used(void);
 
+/* Keep everybody from taking and giving for a moment, so that what has not been given back by now stays what it is. false: a fork is
+ * under way. */
+bool hdi_store_hold(void);
+void hdi_store_let_go(void);
+
 void hdi_store_fork(hd_fork_step step);
 
 #endif
