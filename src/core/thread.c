@@ -153,10 +153,15 @@ void hdi_thread_retire_heap(hd_heap *heap) {
 /* A heap whose thread allocated again after its exit handlers, and is gone now. The caller holds the lock. */
 static hd_heap *find_abandoned(void) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (heap->late && hd_load_relaxed(&heap->life) == HD_HEAP_USED && !hdi_os_thread_alive(heap->thread_id)) return heap;
+    unsigned late = hd_load_relaxed(&heap->late_thread);
+    if (late == 0 || hd_load_relaxed(&heap->life) != HD_HEAP_USED || hdi_os_thread_alive(late)) continue;
+    (void)hd_load_acquire(&heap->busy); /* pairs with the last hdi_gate_leave of the thread that is gone */
+    return heap;
   }
   return NULL;
 }
+
+static unsigned late_id(void) { return thread_ended ? hdi_os_thread_id() : 0; }
 
 static hd_heap *adopt(void) {
   static uint8_t turns;
@@ -169,8 +174,7 @@ static hd_heap *adopt(void) {
     heap = find_abandoned();
   }
   if (heap != NULL) {
-    heap->thread_id = hdi_os_thread_id();
-    heap->late = thread_ended;
+    hd_store_relaxed(&heap->late_thread, late_id());
     hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
   }
   hdi_lock_drop(&pool.lock);
@@ -185,8 +189,7 @@ hd_heap *hdi_thread_heap(void) {
   if (heap == NULL) {
     heap = hdi_thread_new_heap(&hdi_space, false);
     if (heap == NULL) return NULL;
-    heap->thread_id = hdi_os_thread_id();
-    heap->late = thread_ended;
+    hd_store_relaxed(&heap->late_thread, late_id());
   }
   hdi_heap_self = heap;
   if (exit_key_made) pthread_setspecific(exit_key, heap);
@@ -239,7 +242,7 @@ static void fork_child(void) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     hd_store_relaxed(&heap->stopped, 0u);
     if (heap == hdi_heap_self) {
-      heap->thread_id = hdi_os_thread_id();
+      hd_store_relaxed(&heap->late_thread, late_id());
       continue;
     }
     hdi_lock_reset(&heap->lock);

@@ -36,7 +36,7 @@ MUTANTS = [
 
     Mutant("adopt", "an orphan stays in the list", "core/thread.c", [("pool.orphans = heap->next_orphan;", "")]),
     Mutant("adopt", "a late heap is taken from a thread that lives", "core/thread.c", [
-        ("!hdi_os_thread_alive(heap->thread_id)", "true")]),
+        (" || hdi_os_thread_alive(late)", "")]),
     Mutant("adopt", "the orphan is offered before its last settling", "core/thread.c", [
         ("  hdi_gate_enter(heap);\n  hdi_remote_flush(heap);\n  hdi_remote_drain(heap);",
          "  hdi_lock_take(&pool.lock);\n  heap->next_orphan = pool.orphans;\n  pool.orphans = heap;\n"
