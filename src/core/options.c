@@ -6,6 +6,7 @@
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "base/atomic.h"
 #include "base/text.h"
 #include "core/report.h"
 #include "os/os.h"
@@ -85,7 +86,7 @@ static hd_status set(const char *name, size_t name_length, const char *text, siz
   if (item == NULL) return HD_ERR_UNKNOWN;
   if (running && !item->late) return HD_ERR_LATE;
   if (!read_value(item, text, length, &value)) return HD_ERR_VALUE;
-  *item->value = value;
+  hd_store_owned(item->value, value);
   return HD_OK;
 }
 
@@ -210,6 +211,6 @@ HD_EXPORT size_t hd_option_get(const char *name, char *buffer, size_t bytes) {
   hd_text text;
   hdi_text_start(&text, buffer, bytes);
   const option *item = name == NULL ? NULL : find(name, strlen(name));
-  if (item != NULL) put_value(&text, item, *item->value);
+  if (item != NULL) put_value(&text, item, hd_load_owned(item->value));
   return text.wanted;
 }

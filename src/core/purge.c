@@ -102,8 +102,7 @@ static void settle_held(void) {
 
 static bool is_page_head(hd_unit *unit) { return hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_peek(&unit->head) == unit; }
 
-/* Both words change whenever the page is in use. The owner writes credit without atomics: this is a look from outside that
- * decides nothing but whether to look again with the heap held. */
+/* Both words change whenever the page is in use. */
 static uint32_t signature_of(hd_unit *unit) {
   return (hd_peek(&unit->credit) * 0x9e3779b1u) ^ hd_load_relaxed(&unit->remote_count) ^ 0x40000000u;
 }
@@ -208,12 +207,12 @@ static bool one_round(void) {
     if (hold_all(NULL)) settle_held();
     let_go_all(NULL);
   }
-  uint32_t delay = (uint32_t)(hdi_options.purge_delay / HD_TICK_MS);
-  if (hdi_options.purge) hdi_space_purge(&hdi_space, hdi_space_tick() - delay, SIZE_MAX);
-  if (hdi_options.purge) hdi_store_purge();
+  uint32_t delay = (uint32_t)(hd_load_owned(&hdi_options.purge_delay) / HD_TICK_MS);
+  if (hd_load_owned(&hdi_options.purge)) hdi_space_purge(&hdi_space, hdi_space_tick() - delay, SIZE_MAX);
+  if (hd_load_owned(&hdi_options.purge)) hdi_store_purge();
   changed = changed || hd_load_relaxed(&hdi_space.dirty_units) != 0;
   hdi_lock_drop(&purge.lock);
-  return changed && hdi_options.purge;
+  return changed && hd_load_owned(&hdi_options.purge);
 }
 
 static void helper_main(void) {
@@ -240,7 +239,7 @@ static bool start_helper(void) {
 void hdi_purge_start(void) {
   unsigned expected = 0;
   uint32_t now = hdi_space_tick();
-  if (!hdi_options.purge || now - hd_load_relaxed(&purge.refused) < RETRY_TICKS) return;
+  if (!hd_load_owned(&hdi_options.purge) || now - hd_load_relaxed(&purge.refused) < RETRY_TICKS) return;
   if (!hd_swap_if(&hdi_purge_running, &expected, 1u)) return;
   if (start_helper()) return;
   hd_store_relaxed(&purge.refused, now);

@@ -19,10 +19,10 @@ void hdi_report_finish(hd_text *text, const void *p, const char *code) {
   hdi_text_put(text, " [");
   hdi_text_put(text, code);
   hdi_text_put(text, "]\n");
-  if (hdi_options.onerror != HD_ONERROR_IGNORE) hdi_os_write(2, text->buffer, hdi_text_length(text));
+  if (hd_load_owned(&hdi_options.onerror) != HD_ONERROR_IGNORE) hdi_os_write(2, text->buffer, hdi_text_length(text));
   hd_misuse_hook *call = hd_load_acquire(&hook);
   if (call != NULL) call(p, code);
-  if (hdi_options.onerror == HD_ONERROR_ABORT) hdi_os_abort();
+  if (hd_load_owned(&hdi_options.onerror) == HD_ONERROR_ABORT) hdi_os_abort();
 }
 
 static void put_what(hd_text *text, const char *verb, const char *what, const void *p) {

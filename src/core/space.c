@@ -528,9 +528,10 @@ static void absorb_top(hd_space *space) {
 }
 
 bool hdi_space_allows(const hd_space *space, size_t units) {
-  if (HD_LIKELY(hdi_options.limit == 0)) return true;
+  uint64_t limit = (uint64_t)hd_load_owned(&hdi_options.limit);
+  if (HD_LIKELY(limit == 0)) return true;
   size_t used = hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units);
-  return space != &hdi_space || used + units <= (uint64_t)hdi_options.limit >> HD_UNIT_SHIFT;
+  return space != &hdi_space || used + units <= limit >> HD_UNIT_SHIFT;
 }
 
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed) {

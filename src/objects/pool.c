@@ -138,7 +138,7 @@ static size_t wanted_items(const pool_body *body, size_t least) {
   size_t there = 0, stride = body->shape.stride;
   for (unsigned i = 0; i < body->segment_count; i++) there += body->segments[i]->bound;
   /* Addresses count against the option `limit`. */
-  size_t first = (hdi_options.limit == 0 ? FIRST_SEGMENT_BYTES : FRUGAL_SEGMENT_BYTES) / stride;
+  size_t first = (hd_load_owned(&hdi_options.limit) == 0 ? FIRST_SEGMENT_BYTES : FRUGAL_SEGMENT_BYTES) / stride;
   size_t wanted = hd_max(hd_max(first, there), body->initial);
   if (body->maximum != SIZE_MAX) wanted = body->maximum + body->extra - hd_min(there, body->maximum + body->extra);
   /* A wild limit must not take all addresses. */

@@ -38,7 +38,7 @@ static int report_fd = 2;
 /* Programs such as cat close stderr before destructors run; the statistics go to a copy of it. */
 __attribute__((constructor)) static void begin(void) {
   hdi_thread_init();
-  if (hdi_options.stats != HD_STATS_OFF) {
+  if (hd_load_owned(&hdi_options.stats) != HD_STATS_OFF) {
     int copy = fcntl(2, F_DUPFD_CLOEXEC, FIRST_FD);
     if (copy >= 0) report_fd = copy;
   }
@@ -46,9 +46,9 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 __attribute__((destructor)) static void end(void) {
-  if (hdi_options.stats == HD_STATS_OFF) return;
+  if (hd_load_owned(&hdi_options.stats) == HD_STATS_OFF) return;
   char text[TEXT_BYTES];
-  size_t length = hdi_options.stats == HD_STATS_JSON ? hd_stats_json(text, sizeof text) : hd_stats_text(text, sizeof text);
+  size_t length = hd_load_owned(&hdi_options.stats) == HD_STATS_JSON ? hd_stats_json(text, sizeof text) : hd_stats_text(text, sizeof text);
   hdi_os_write(report_fd, text, hd_min(length, sizeof text - 1));
 }
 
