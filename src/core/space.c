@@ -63,6 +63,13 @@ static bool commit_range(hd_space *space, void *start, size_t bytes) {
   return space->open ? hdi_os_claim(start, bytes) : hdi_os_commit(start, bytes);
 }
 
+/* The table first: the mask must never reach beyond it. */
+static void show_window(size_t count) {
+  hd_store_owned(&hdi_window_units, hdi_space.units);
+  hd_compiler_fence();
+  hd_store_owned(&hdi_window_mask, (count - 1) << HD_UNIT_ENTRY_SHIFT);
+}
+
 /* Table entries for at least `wanted` units. In an open space their number stays a power of two, because free() masks an address
  * with it; a free() that still uses the smaller mask finds an entry it does not own and takes the slow path. */
 static bool commit_table(hd_space *space, size_t have, size_t wanted) {
@@ -81,13 +88,6 @@ static bool commit_table(hd_space *space, size_t have, size_t wanted) {
   space->table_units = count;
   if (space == &hdi_space) {
     show_window(count);
-/* The table first: the mask must never reach beyond it. */
-static void show_window(size_t count) {
-  hd_store_owned(&hdi_window_units, hdi_space.units);
-  hd_compiler_fence();
-  hd_store_owned(&hdi_window_mask, (count - 1) << HD_UNIT_ENTRY_SHIFT);
-}
-
   }
   return true;
 }
@@ -313,7 +313,7 @@ hd_unit *hdi_space_find(const void *p) {
     if (at < hd_load_relaxed(&here->count)) unit = hd_load_relaxed(&here->units) + at;
     if (unit != NULL && !is_same(here, version)) unit = NULL;
   }
-  return NULL;
+  return unit;
 }
 
 bool hdi_space_covers(const void *p) {
