@@ -1,0 +1,107 @@
+/* Shapes of threads alone: who allocates, who frees, who is born and who dies. See race.h.
+ * SPDX-License-Identifier: MIT */
+#include <time.h>
+
+#include "race.h"
+
+enum { HELD = 64, LIFE_STEPS = 400, GENERATIONS = 8, BIRTHS = 150, PIPE_BLOCKS = 4000, RESIZES = 1200, CROWD_STEPS = 500 };
+
+void race_step(race_thread *self) {
+  race_block *got = race_swap(ts_next(&self->rng), ts_below(&self->rng, 4) == 0 ? NULL : race_make(&self->rng));
+  if (got != NULL && ts_below(&self->rng, 8) == 0) got = race_swap(ts_next(&self->rng), race_resize(got, &self->rng));
+  race_drop(got);
+}
+
+/* ---- frees in all directions, owners that die --------------------------------------------------------------------- */
+
+static void live(race_thread *self) {
+  race_block *held[HELD] = {NULL};
+  for (int i = 0; i < LIFE_STEPS; i++) {
+    race_block **own = &held[ts_below(&self->rng, HELD)];
+    race_drop(*own);
+    *own = race_make(&self->rng);
+    race_step(self);
+  }
+  /* What is held goes partly back, partly to the others, who free it when this thread is gone. */
+  for (int i = 0; i < HELD; i++) {
+    if (i % 2 == 0) race_drop(held[i]);
+    else race_drop(race_swap(ts_next(&self->rng), held[i]));
+  }
+}
+
+static void live_and_die(race_thread *self) {
+  for (unsigned i = 0; i < GENERATIONS * self->plan->scale; i++) race_run_one(self->plan, self->index, ts_next(&self->rng), live);
+}
+
+void race_crossfree(const race_plan *plan) {
+  race_run(plan, plan->threads, live_and_die);
+  race_empty_slots();
+}
+
+/* ---- thousands of short lives --------------------------------------------------------------------------------------- */
+
+/* Its heap is adopted by the next thread at once, while others still free its blocks. */
+static void short_life(race_thread *self) {
+  unsigned blocks = (unsigned)ts_below(&self->rng, 24);
+  for (unsigned i = 0; i < blocks; i++) race_drop(race_swap(ts_next(&self->rng), race_make(&self->rng)));
+  if (ts_below(&self->rng, 4) == 0) hd_thread_idle();
+}
+
+static void bear(race_thread *self) {
+  for (unsigned i = 0; i < BIRTHS * self->plan->scale; i++) {
+    race_run_one(self->plan, self->index, ts_next(&self->rng), short_life);
+    for (int k = 0; k < 8; k++) race_drop(race_swap(ts_next(&self->rng), NULL));
+  }
+}
+
+void race_birth(const race_plan *plan) {
+  race_run(plan, plan->threads, bear);
+  race_empty_slots();
+}
+
+/* ---- producers and consumers ---------------------------------------------------------------------------------------- */
+
+/* Odd threads only free, and have no heap until they have freed for a while. */
+static void produce_or_consume(race_thread *self) {
+  for (unsigned i = 0; i < PIPE_BLOCKS * self->plan->scale; i++) {
+    if (self->index % 2 == 0) race_drop(race_swap(i, race_make(&self->rng)));
+    else race_drop(race_swap(i, NULL));
+  }
+}
+
+void race_pipeline(const race_plan *plan) {
+  race_run(plan, plan->threads, produce_or_consume);
+  race_empty_slots();
+}
+
+/* ---- blocks resized by whoever gets them ----------------------------------------------------------------------------- */
+
+static void resize_others(race_thread *self) {
+  for (unsigned i = 0; i < RESIZES * self->plan->scale; i++) {
+    race_block *block = race_swap(ts_next(&self->rng) % 32, NULL);
+    block = block == NULL ? race_make(&self->rng) : race_resize(block, &self->rng);
+    race_drop(race_swap(ts_next(&self->rng) % 32, block));
+  }
+}
+
+void race_resizing(const race_plan *plan) {
+  race_run(plan, plan->threads, resize_others);
+  race_empty_slots();
+}
+
+/* ---- many more threads than cores -------------------------------------------------------------------------------------- */
+
+static void be_one_of_many(race_thread *self) {
+  for (unsigned i = 0; i < CROWD_STEPS * self->plan->scale; i++) {
+    race_step(self);
+    if (ts_below(&self->rng, 128) == 0) nanosleep(&(struct timespec){0, 50000}, NULL);
+    if (ts_below(&self->rng, 512) == 0) hd_thread_idle();
+    if (ts_below(&self->rng, 512) == 0) hd_collect(0);
+  }
+}
+
+void race_crowd(const race_plan *plan) {
+  unsigned threads = plan->threads * 6;
+  race_run(plan, threads < RACE_THREADS_MAX ? threads : RACE_THREADS_MAX, be_one_of_many);
+  race_empty_slots();
+}
