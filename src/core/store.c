@@ -12,6 +12,7 @@ enum {
   FIRST_SHIFT = 6,
   COMMIT_STEP = 256 * 1024,
   HD_UNIT_ALIGN = 64 * 1024,
+  RESERVE_BYTES = 512 * 1024,
   PAGE = 4096,               /* purging: of systems with such pages, the first 64 MiB, */
   PAGE_COUNT = 16384,
   PURGE_SHIFT = 10,          /* items of 1, 2 and 4 KiB: the byte maps of small blocks, */
@@ -73,15 +74,35 @@ static void *take_fresh(size_t bytes) {
   return start;
 }
 
-/* While a fork holds the lock: memory from a small reserve by a bump pointer alone. */
+/* While a fork holds the lock: memory from a reserve by a bump pointer alone. A reserve that is used up is followed by another, or
+ * a program that forks for days would come to wait after all. */
+typedef struct reserve {
+  _Alignas(4096) atomic_size_t used;
+  uint8_t items[RESERVE_BYTES - 4096];
+} reserve;
+
+static reserve *add_reserve(void) {
+  reserve *more = hdi_os_reserve(sizeof *more, HD_UNIT_ALIGN, false);
+  if (more == NULL || hdi_os_commit(more, sizeof *more)) return more;
+  hdi_os_unreserve(more, sizeof *more);
+  return NULL;
+}
+
 static void *take_during_fork(size_t rounded) {
-  static _Alignas(4096) uint8_t reserve[512 * 1024];
-  static atomic_size_t used;
-  size_t align = hd_min(rounded, sizeof reserve / 128);
-  size_t at = hd_round_up(hd_add(&used, rounded + align), align);
-  if (at + rounded > sizeof reserve) return NULL;
-  hd_add(&store.used, rounded);
-  return reserve + at;
+  static reserve first;
+  static _Atomic(reserve *) current = &first;
+  size_t align = hd_min(rounded, 4096);
+  for (;;) {
+    reserve *now = hd_load_acquire(&current);
+    size_t at = hd_round_up(hd_add(&now->used, rounded + align) + offsetof(reserve, items), align);
+    if (at + rounded <= sizeof *now) {
+      hd_add(&store.used, rounded);
+      return (uint8_t *)now + at;
+    }
+    reserve *more = add_reserve();
+    if (more == NULL) return NULL;
+    if (!hd_swap_if(&current, &now, more)) hdi_os_unreserve(more, sizeof *more); /* somebody else was faster */
+  }
 }
 
 static bool is_purged(unsigned bin) { return bin >= PURGE_FIRST_BIN && bin <= PURGE_LAST_BIN; }
@@ -118,11 +139,7 @@ void *hdi_store_take(size_t bytes) {
   unsigned bin = bin_of(bytes);
   if (bin >= BIN_COUNT) return NULL;
   size_t rounded = (size_t)1 << (bin + FIRST_SHIFT);
-  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&store.lock))) {
-    void *spare = take_during_fork(rounded);
-    if (spare != NULL) return spare;
-    hdi_lock_take(&store.lock);
-  }
+  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&store.lock))) return take_during_fork(rounded);
   free_item *item = pop(bin);
   if (item == NULL) item = take_clean(bin);
   if (item == NULL) item = take_fresh(rounded);
