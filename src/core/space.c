@@ -49,18 +49,22 @@ typedef struct place {
   _Atomic size_t count;
 } place;
 
-/* Fixed spaces that are alive. Written under the lock and read without it. */
+/* Fixed spaces that are alive, without a lock: a heap may be made while a fork is under way. */
 static struct {
-  hd_lock lock;
   place place[FIXED_MAX];
   _Atomic size_t count; /* places ever used */
 } fixed;
 
 /* ---- fresh memory ------------------------------------------------------------------------------------------------- */
 
+enum { STEP_SHARED = 1 };
+
+/* A range that can't be claimed because somebody else at the same step has it already is mapped, and so can be committed. */
 static bool commit_range(hd_space *space, void *start, size_t bytes) {
   hdi_counters_os_call(1);
-  return space->open ? hdi_os_claim(start, bytes) : hdi_os_commit(start, bytes);
+  if (!space->open) return hdi_os_commit(start, bytes);
+  if (hdi_os_claim(start, bytes)) return true;
+  return (hd_load_acquire(&space->step) & STEP_SHARED) != 0 && hdi_os_commit(start, bytes);
 }
 
 /* The table first: the mask must never reach beyond it. */
@@ -177,23 +181,36 @@ static bool commit_step(hd_space *space, size_t have, size_t next) {
   return true;
 }
 
-/* Make units [0, wanted) usable. Two threads may do it at once (during a fork only): the loser sees that the other has been there. */
+/* How far to go: to next; or as far as another thread is going, who in the child of a fork will not come to the end of it. */
+static size_t begin_step(hd_space *space, size_t have, size_t next) {
+  size_t word = hd_load_acquire(&space->step);
+  for (;;) {
+    size_t mine = word >> 1 > have ? word | STEP_SHARED : next << 1;
+    if (hd_swap_if(&space->step, &word, mine)) return mine >> 1;
+  }
+}
+
+/* Make units [0, wanted) usable. During a fork several threads may do it at once, without the lock. */
 static bool commit_to(hd_space *space, size_t wanted) {
   size_t have = hd_load_acquire(&space->committed);
   while (have < wanted) {
-    size_t next = hd_min(hd_round_up(wanted, COMMIT_UNITS), space->unit_count);
+    size_t next = begin_step(space, have, hd_min(hd_round_up(wanted, COMMIT_UNITS), space->unit_count));
     bool done = commit_step(space, have, next);
-    if (!done) {
+    if (!done && next > wanted) {
       next = wanted; /* no room for a whole step: ask for no more than is needed */
+      hd_store_release(&space->step, next << 1);
       done = commit_step(space, have, next);
     }
-    if (!done) {
-      size_t now = hd_load_acquire(&space->committed);
-      if (now == have) return false;
-      have = now;
+    if (done) {
+      if (hd_swap_if(&space->committed, &have, next)) have = next;
       continue;
     }
-    if (hd_swap_if(&space->committed, &have, next)) return true;
+    size_t now = hd_load_acquire(&space->committed);
+    if (now == have) {
+      hd_store_release(&space->step, (size_t)0);
+      return false;
+    }
+    have = now;
   }
   return true;
 }
@@ -250,6 +267,7 @@ static bool init_reserved(size_t bytes) {
 
 bool hdi_space_init(void) {
   size_t bytes = wanted_window();
+  memset(&hdi_space, 0, sizeof hdi_space); /* a start that a fork cut off may have been here */
   if (init_open(bytes)) return true;
   for (; bytes >> SMALLEST_WINDOW_SHIFT != 0; bytes /= 2) {
     if (init_reserved(bytes)) return true;
@@ -289,16 +307,14 @@ static bool is_same(const place *here, uint32_t version) {
   return version % 2 == 0 && hd_load_relaxed(&here->version) == version;
 }
 
-/* With the lock held. NULL: nothing lies here any more. */
+/* Whoever calls has made the version odd. NULL: nothing lies here any more. */
 static void set_place(place *here, hd_space *space) {
-  uint32_t version = hd_load_relaxed(&here->version);
-  hd_store_relaxed(&here->version, version + 1);
   atomic_thread_fence(memory_order_release);
   hd_store_relaxed(&here->space, space);
   hd_store_relaxed(&here->base, space == NULL ? NULL : space->base);
   hd_store_relaxed(&here->units, space == NULL ? NULL : space->units);
   hd_store_relaxed(&here->count, space == NULL ? 0 : space->unit_count);
-  hd_store_release(&here->version, version + 2);
+  hd_store_release(&here->version, hd_load_relaxed(&here->version) + 1);
 }
 
 hd_unit *hdi_space_find(const void *p) {
@@ -333,25 +349,29 @@ hd_space *hdi_space_of(const hd_unit *unit) {
   HD_UNREACHABLE("a unit outside every space");
 }
 
+/* Without a lock: a heap may be made while a fork is under way. */
 bool hdi_space_publish(hd_space *space) {
-  bool done = false;
-  hdi_lock_take(&fixed.lock);
-  for (size_t i = 0; i < FIXED_MAX && !done; i++) {
-    if (hd_load_relaxed(&fixed.place[i].space) != NULL) continue;
-    set_place(&fixed.place[i], space);
-    if (i >= hd_load_relaxed(&fixed.count)) hd_store_release(&fixed.count, i + 1);
-    done = true;
+  for (size_t i = 0; i < FIXED_MAX; i++) {
+    place *here = &fixed.place[i];
+    uint32_t version = hd_load_acquire(&here->version);
+    if (version % 2 != 0 || hd_load_relaxed(&here->space) != NULL) continue;
+    if (!hd_swap_if(&here->version, &version, version + 1)) continue; /* somebody else is at this place */
+    set_place(here, space);
+    size_t count = hd_load_relaxed(&fixed.count);
+    while (count <= i && !hd_swap_if(&fixed.count, &count, i + 1)) {
+    }
+    return true;
   }
-  hdi_lock_drop(&fixed.lock);
-  return done;
+  return false;
 }
 
 void hdi_space_retract(hd_space *space) {
-  hdi_lock_take(&fixed.lock);
   for (size_t i = 0; i < FIXED_MAX; i++) {
-    if (hd_load_relaxed(&fixed.place[i].space) == space) set_place(&fixed.place[i], NULL);
+    place *here = &fixed.place[i];
+    if (hd_load_relaxed(&here->space) != space) continue;
+    hd_store_relaxed(&here->version, hd_load_relaxed(&here->version) + 1); /* the place is this space's: nobody else changes it */
+    set_place(here, NULL);
   }
-  hdi_lock_drop(&fixed.lock);
 }
 
 /* Wraps after 3,000 days; only differences count. */
@@ -679,7 +699,4 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
   return purged;
 }
 
-void hdi_space_fork(hd_fork_step step) {
-  hdi_lock_fork(&fixed.lock, step);
-  hdi_lock_fork(&hdi_space.lock, step);
-}
+void hdi_space_fork(hd_fork_step step) { hdi_lock_fork(&hdi_space.lock, step); }

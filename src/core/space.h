@@ -33,6 +33,7 @@ typedef struct hd_space {
   bool open;                    /* claimed piece by piece, nothing reserved ahead */
   size_t table_units;           /* open: entries of the table that may be read */
   _Atomic size_t top;           /* units below have been handed out at least once */
+  _Atomic size_t step;          /* what somebody is committing: units below, times 2, + 1 when others join in */
   _Atomic size_t committed;     /* units below may be touched, and their table entries written */
   hd_bins clean, dirty;
   _Atomic size_t dirty_units;   /* units in dirty runs */

@@ -85,6 +85,7 @@ void hdi_os_init(void) {
   if (!hd_is_power_of_2(hdi_os.page_bytes)) hdi_os.page_bytes = 4096;
   hdi_os.ram_bytes = HD_GIB;
   hdi_os.can_move = true;
+  hdi_os.cpu_count = 0;
   read_ram();
   read_huge_facts();
   unsigned char cpus[1024];
