@@ -74,7 +74,7 @@ struct hd_heap {
   atomic_uint stopped;
   uint8_t held;                   /* enum hd_heap_hold; collector only */
   _Atomic uint32_t life;          /* enum hd_heap_life */
-  _Atomic unsigned late_thread;   /* the kernel's number of its thread if that took it after its exit handlers; else 0 */
+  _Atomic unsigned late_thread;   /* the kernel's number of its thread if no exit handler will give it to the orphans; else 0 */
   struct hd_heap *next_registered; /* all heaps, since the start; thread.c */
   struct hd_heap *next_orphan;
 

@@ -21,7 +21,13 @@ static bool wait_for(hd_lock *lock, bool unless_fork) {
   return true;
 }
 
-void hdi_lock_wait(hd_lock *lock) { (void)wait_for(lock, false); }
+/* A fork handler that runs between ours and the copy of the process: it may have what this thread holds for the fork. What the lock
+ * guards is whole; the handler's drop ends the hold. */
+static bool is_held_for_fork(const hd_lock *lock) { return hdi_lock_is_mine(lock) && hd_load_acquire(&forking) != 0; }
+
+void hdi_lock_wait(hd_lock *lock) {
+  if (!is_held_for_fork(lock)) (void)wait_for(lock, false);
+}
 
 bool hdi_lock_wait_unless_fork(hd_lock *lock) { return wait_for(lock, true); }
 

@@ -3,7 +3,7 @@
  * fork() is the exception to everything: the forking thread must hold the locks so that the child finds whole structures,
  * but between our fork handler and the copy of the process the C library waits for its stream locks, whose holders may
  * wait for us. So nobody waits for a forking thread: hdi_lock_take_unless_fork() gives up, and each user of a lock has a
- * second, lock-free way for that moment.
+ * second, lock-free way for that moment. Explicit heaps alone have none; the forking thread's own handlers may use them even so.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_LOCK_H
 #define HD_CORE_LOCK_H
@@ -49,9 +49,11 @@ static inline void hdi_lock_drop(hd_lock *lock) {
   if (HD_UNLIKELY(hd_exchange(&lock->word, 0u) == 2)) hdi_lock_wake(lock);
 }
 
+static inline bool hdi_lock_is_mine(const hd_lock *lock) { return hd_load_relaxed(&lock->holder) == __builtin_thread_pointer(); }
+
 /* For fork: this thread may have the lock already, when a signal handler that forks came in between. */
 static inline void hdi_lock_take_for_fork(hd_lock *lock) {
-  if (hd_load_relaxed(&lock->holder) == __builtin_thread_pointer()) lock->nested++;
+  if (hdi_lock_is_mine(lock)) lock->nested++;
   else hdi_lock_take(lock);
 }
 

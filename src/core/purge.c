@@ -253,7 +253,7 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   hd_heap *self = hdi_heap_self;
   bool changed = false;
   if (hdi_heap_is_empty(self)) self = NULL;
-  hdi_lock_take(&purge.lock);
+  if (!hdi_lock_take_unless_fork(&purge.lock)) return 0;
   if (self != NULL) hdi_gate_enter(self);
   if (hold_all(self) || self != NULL) settle_held();
   let_go_all(self);

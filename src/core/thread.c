@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "core/check.h"
 #include "core/gate.h"
@@ -18,12 +19,15 @@
 
 enum { FREES_WITHOUT_HEAP = 64 };
 
+/* While BUSY the bits above say which thread is at it: a call from inside the start must not wait for itself, and in the child of a
+ * fork that thread is not there. */
 enum start_state { START_NONE, START_BUSY, START_DONE, START_PASSTHROUGH, START_FAILED };
+enum { START_THREAD_SHIFT = 3, START_MASK = (1 << START_THREAD_SHIFT) - 1 };
 
 static atomic_uint start_state;
-static unsigned start_thread; /* who is at it: a call from inside the start must not wait for itself */
 static pthread_key_t exit_key;
 static bool exit_key_made;
+static pid_t process; /* this one, but not a child of vfork that runs in its memory */
 
 static _Atomic(hd_heap *) registered;
 
@@ -64,20 +68,26 @@ static unsigned start(void) {
   return START_DONE;
 }
 
+/* Begin the start, or take it over from a thread that did not survive a fork. */
+static void start_from(unsigned expected) {
+  if (!hd_swap_if(&start_state, &expected, START_BUSY | hdi_os_thread_id() << START_THREAD_SHIFT)) return;
+  process = getpid();
+  unsigned result = start();
+  hd_store_release(&start_state, result);
+  hdi_os_wake(&start_state);
+  if (result == START_DONE) pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
 void hdi_thread_init(void) {
   unsigned state = hd_load_acquire(&start_state);
-  if (HD_LIKELY(state >= START_DONE)) return;
-  unsigned expected = START_NONE;
-  if (hd_swap_if(&start_state, &expected, START_BUSY)) {
-    start_thread = hdi_os_thread_id();
-    unsigned result = start();
-    hd_store_release(&start_state, result);
-    hdi_os_wake(&start_state);
-    if (result == START_DONE) pthread_atfork(fork_prepare, fork_parent, fork_child);
-    return;
+  if (HD_LIKELY(state >= START_DONE && (state & START_MASK) != START_BUSY)) return;
+  if (state == START_NONE) start_from(START_NONE);
+  while (((state = hd_load_acquire(&start_state)) & START_MASK) == START_BUSY) {
+    unsigned starter = state >> START_THREAD_SHIFT;
+    if (starter == hdi_os_thread_id()) return;
+    if (hdi_os_thread_alive(starter)) hdi_os_wait(&start_state, state, 10);
+    else start_from(state);
   }
-  if (start_thread == hdi_os_thread_id()) return;
-  while ((state = hd_load_acquire(&start_state)) == START_BUSY) hdi_os_wait(&start_state, START_BUSY, 10);
 }
 
 /* With malloc passed through the space serves regions alone, and starts with the first of them. */
@@ -144,14 +154,16 @@ void hdi_thread_retire_heap(hd_heap *heap) {
   memset(heap->cached, 0, sizeof heap->cached);
   heap->cached_units = 0;
   heap->name[0] = 0;
-  hdi_lock_take(&pool.lock);
+  if (!hdi_lock_take_unless_fork(&pool.lock)) return; /* lost: a heap's structure, once in a fork at most */
   heap->next_orphan = pool.retired;
   pool.retired = heap;
   hdi_lock_drop(&pool.lock);
 }
 
-/* A heap whose thread allocated again after its exit handlers, and is gone now. The caller holds the lock. */
+/* A heap that no exit handler could give to the orphans, and whose thread is gone now. The caller holds the lock. A child of vfork
+ * does not see its parent's threads. */
 static hd_heap *find_abandoned(void) {
+  if (getpid() != process) return NULL;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     unsigned late = hd_load_relaxed(&heap->late_thread);
     if (late == 0 || hd_load_relaxed(&heap->life) != HD_HEAP_USED || hdi_os_thread_alive(late)) continue;
@@ -164,7 +176,7 @@ static hd_heap *find_abandoned(void) {
 static unsigned late_id(void) { return thread_ended ? hdi_os_thread_id() : 0; }
 
 static hd_heap *adopt(void) {
-  static uint8_t turns;
+  static uint8_t turns; /* looking costs a system call a heap: now and then, and as long as there are some to be found */
   if (!hdi_lock_take_unless_fork(&pool.lock)) return NULL;
   hd_heap *heap = pool.orphans;
   if (heap != NULL) {
@@ -172,6 +184,7 @@ static hd_heap *adopt(void) {
     heap->next_orphan = NULL;
   } else if (turns++ % 8 == 0) {
     heap = find_abandoned();
+    if (heap != NULL) turns = 0;
   }
   if (heap != NULL) {
     hd_store_relaxed(&heap->late_thread, late_id());
@@ -192,7 +205,9 @@ hd_heap *hdi_thread_heap(void) {
     hd_store_relaxed(&heap->late_thread, late_id());
   }
   hdi_heap_self = heap;
-  if (exit_key_made) pthread_setspecific(exit_key, heap);
+  bool handled = exit_key_made && pthread_setspecific(exit_key, heap) == 0;
+  /* In a child of vfork the number would not be the thread's own. */
+  if (!handled && getpid() == process) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
   return heap;
 }
 
@@ -211,7 +226,10 @@ static void thread_exit(void *value) {
   hdi_gate_leave(heap);
   thread_ended = 1;
   hdi_heap_self = &hdi_heap_empty;
-  hdi_lock_take(&pool.lock);
+  if (!hdi_lock_take_unless_fork(&pool.lock)) { /* who forks may be waiting for this thread to end */
+    heap->late = 1;
+    return;
+  }
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
   heap->next_orphan = pool.orphans;
   pool.orphans = heap;
@@ -220,9 +238,18 @@ static void thread_exit(void *value) {
 
 /* ---- fork -------------------------------------------------------------------------------------------------------- */
 
+/* The locks of explicit heaps, so that the child finds those whole too. A handler that runs later may use up the hold: see lock.c. */
+static void fork_heaps(hd_fork_step step) {
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    bool used = heap->explicit_heap && hd_load_acquire(&heap->life) == HD_HEAP_USED;
+    if (step == HD_FORK_CHILD || (step == HD_FORK_PREPARE ? used : hdi_lock_is_mine(&heap->lock))) hdi_lock_fork(&heap->lock, step);
+  }
+}
+
 /* The outermost lock first on the way in. On the way out the order does not matter: nobody waits for two. */
 static void fork_step(hd_fork_step step) {
   hdi_purge_fork(step);
+  fork_heaps(step);
   hdi_lock_fork(&pool.lock, step);
   hdi_space_fork(step);
   hdi_store_fork(step);
@@ -239,13 +266,13 @@ static void fork_parent(void) {
 }
 
 static void fork_child(void) {
+  process = getpid();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     hd_store_relaxed(&heap->stopped, 0u);
     if (heap == hdi_heap_self) {
-      hd_store_relaxed(&heap->late_thread, late_id());
+      if (hd_load_relaxed(&heap->late_thread) != 0) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
       continue;
     }
-    hdi_lock_reset(&heap->lock);
     if (!heap->explicit_heap && hd_load_relaxed(&heap->life) == HD_HEAP_USED) hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_DEAD);
   }
   fork_step(HD_FORK_CHILD);
