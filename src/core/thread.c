@@ -227,7 +227,7 @@ static void thread_exit(void *value) {
   thread_ended = 1;
   hdi_heap_self = &hdi_heap_empty;
   if (!hdi_lock_take_unless_fork(&pool.lock)) { /* who forks may be waiting for this thread to end */
-    heap->late = 1;
+    hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
     return;
   }
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
@@ -265,15 +265,28 @@ static void fork_parent(void) {
   hdi_lock_fork_end();
 }
 
+/* The heap of a thread that is not in the child. Outside its gate the thread had left everything whole: at worst a block that it was
+ * about to take or had just freed stays counted. So a new thread may go on with the heap, like with that of one that ended. Inside
+ * the gate anything may be half done. */
+static void fork_orphan(hd_heap *heap) {
+  if (hdi_gate_is_inside(heap)) {
+    hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_DEAD);
+    return;
+  }
+  hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
+  heap->next_orphan = pool.orphans;
+  pool.orphans = heap;
+}
+
 static void fork_child(void) {
   process = getpid();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     hd_store_relaxed(&heap->stopped, 0u);
     if (heap == hdi_heap_self) {
       if (hd_load_relaxed(&heap->late_thread) != 0) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
-      continue;
+    } else if (!heap->explicit_heap && hd_load_relaxed(&heap->life) == HD_HEAP_USED) {
+      fork_orphan(heap);
     }
-    if (!heap->explicit_heap && hd_load_relaxed(&heap->life) == HD_HEAP_USED) hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_DEAD);
   }
   fork_step(HD_FORK_CHILD);
   hdi_lock_fork_child();
