@@ -125,7 +125,9 @@ static void set_list(const char *list, size_t length, const char *source) {
   }
 }
 
+/* A set-user-ID program must not print what HEDDLE_FILE names, or obey who started it. */
 static const char *environment(const char *name) {
+  if (hdi_os.secure) return NULL;
   size_t length = strlen(name);
   for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
     if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
@@ -143,6 +145,7 @@ static void read_file(void) {
 
 /* HEDDLE_PURGE_DELAY=500 for purge-delay. Names that are no option are left alone: other tools use the prefix too. */
 static void read_single_variables(void) {
+  if (hdi_os.secure) return;
   for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
     if (strncmp(*entry, "HEDDLE_", 7) != 0) continue;
     char name[32];

@@ -26,6 +26,7 @@ typedef struct hd_os_facts {
   unsigned cpu_count;     /* processors this process may use */
   bool can_move;          /* hdi_os_move works */
   bool huge_always;       /* the system gives huge pages unasked */
+  bool secure;            /* the program has rights that who started it lacks: the environment is not to be trusted */
 } hd_os_facts;
 
 extern __attribute__((visibility("hidden"))) hd_os_facts hdi_os;

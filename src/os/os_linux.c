@@ -86,6 +86,7 @@ void hdi_os_init(void) {
   hdi_os.ram_bytes = HD_GIB;
   hdi_os.can_move = true;
   hdi_os.cpu_count = 0;
+  hdi_os.secure = getauxval(AT_SECURE) != 0;
   read_ram();
   read_huge_facts();
   unsigned char cpus[1024];
