@@ -444,7 +444,16 @@ static void spawn_with_everything(void) {
   busy_stop();
 }
 
+static void hang(void *argument) {
+  (void)argument;
+  pause();
+}
+
+/* The canary: a child that hangs is reported within its seconds. */
+static void hanging_child(void) { child_run(hang, NULL); }
+
 static const struct test_case all[] = {
+    {.name = "hanging-child", .run = hanging_child, .limit_s = 4 * CHILD_SECONDS, .status = 1, .report = "the child hung"},
     {.name = "from-threads-at-once", .run = from_threads_at_once, .limit_s = 60},
     {.name = "nested", .run = nested, .limit_s = 60},
     {.name = "generations", .run = generations, .limit_s = 60},

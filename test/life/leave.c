@@ -1,8 +1,8 @@
 /* The ways in which a process ends: the main thread leaves first, atexit handlers free, a destructor of the program frees last,
- * quick_exit and _exit with threads still allocating.
+ * quick_exit, _exit and exec with threads still allocating, detached ones as well, from the main thread and from others.
  *
  *   leave            runs every way in a process of its own
- *   leave WAY        main-first, atexit, destructor, quick, running
+ *   leave WAY        one of those in `ways`
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
@@ -50,38 +50,118 @@ static _Noreturn void *run_on(void *argument) {
   for (;;) ts_sut()->free(ts_sut()->malloc((size_t)(uintptr_t)argument));
 }
 
-static int leave(const char *way) {
+static void start_running(bool detached) {
   pthread_t thread;
+  for (size_t t = 0; t < 4; t++) {
+    TS_CHECK(pthread_create(&thread, NULL, run_on, (void *)((size_t)100 << 3 * t)) == 0, "pthread_create");
+    if (detached) pthread_detach(thread);
+  }
+  ts_sleep_ms(20);
+}
+
+static void let_go_on_exit(int status, void *argument) {
+  TS_CHECK(status == 0 && argument == held, "on_exit's arguments");
+  let_go();
+}
+
+static void *call_exit(void *argument) {
   hold();
-  if (strcmp(way, "main-first") == 0) {
-    TS_CHECK(pthread_create(&thread, NULL, outlive, NULL) == 0, "pthread_create");
-    pthread_exit(NULL); /* the process must end with status 0 when the other thread does */
-  }
-  if (strcmp(way, "atexit") == 0) return atexit(let_go);
-  if (strcmp(way, "destructor") == 0) {
-    for_destructor = ts_sut()->malloc(1000);
-    return 0;
-  }
-  if (strcmp(way, "quick") == 0) {
-    at_quick_exit(let_go);
-    quick_exit(0);
-  }
-  TS_CHECK(strcmp(way, "running") == 0, "no way '%s'", way);
-  for (size_t t = 0; t < 4; t++) TS_CHECK(pthread_create(&thread, NULL, run_on, (void *)((size_t)100 << 3 * t)) == 0, "pthread_create");
-  ts_sleep_ms(50);
+  atexit(let_go);
+  (void)argument;
+  exit(0);
+}
+
+static void *call_exec(void *argument) {
+  hold();
+  execl("/bin/true", "true", (char *)NULL);
+  return argument;
+}
+
+static int main_first(void) {
+  pthread_t thread;
+  TS_CHECK(pthread_create(&thread, NULL, outlive, NULL) == 0, "pthread_create");
+  pthread_exit(NULL); /* the process must end with status 0 when the other thread does */
+}
+
+/* The helper that gives memory back must not keep a process alive either. */
+static int main_first_with_helper(void) {
+  void *large[64];
+  for (int i = 0; i < 64; i++) memset(large[i] = ts_sut()->malloc((size_t)1 << 20), 1, (size_t)1 << 20);
+  for (int i = 0; i < 64; i++) ts_sut()->free(large[i]);
+  pthread_exit(NULL);
+}
+
+static int by_atexit(void) { return atexit(let_go); }
+static int by_on_exit(void) { return on_exit(let_go_on_exit, held); }
+
+static int by_destructor(void) {
+  for_destructor = ts_sut()->malloc(1000);
   return 0;
 }
 
+static int quick(void) {
+  start_running(false);
+  at_quick_exit(let_go);
+  quick_exit(0);
+}
+
+static int at_once(void) {
+  start_running(false);
+  _exit(0);
+}
+
+static int running(void) {
+  start_running(false);
+  return atexit(let_go);
+}
+
+static int running_detached(void) {
+  start_running(true);
+  return by_destructor();
+}
+
+static int from_thread(void) {
+  pthread_t thread;
+  start_running(true);
+  TS_CHECK(pthread_create(&thread, NULL, call_exit, NULL) == 0, "pthread_create");
+  run_on((void *)50);
+}
+
+static int exec_from_thread(void) {
+  pthread_t thread;
+  start_running(true);
+  TS_CHECK(pthread_create(&thread, NULL, call_exec, NULL) == 0, "pthread_create");
+  run_on((void *)50);
+}
+
+static const struct {
+  const char *name;
+  int (*leave)(void);
+} ways[] = {
+    {"main-first", main_first},     {"main-first-with-helper", main_first_with_helper},
+    {"atexit", by_atexit},          {"on_exit", by_on_exit},
+    {"destructor", by_destructor},  {"quick", quick},
+    {"at-once", at_once},           {"running", running},
+    {"detached", running_detached}, {"from-thread", from_thread},
+    {"exec-from-thread", exec_from_thread},
+};
+
+static int leave(const char *way) {
+  hold();
+  for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
+    if (strcmp(way, ways[w].name) == 0) return ways[w].leave();
+  ts_fail(__FILE__, __LINE__, "a way", "no way '%s'", way);
+}
+
 int main(int argc, char **argv) {
-  static const char *const ways[] = {"main-first", "atexit", "destructor", "quick", "running"};
   if (argc == 2) return leave(argv[1]);
   ts_expect_heddle();
   for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
     for (int round = 0; round < 10; round++) {
       struct ts_outcome outcome;
-      char *child[] = {"/proc/self/exe", (char *)ways[w], NULL};
+      char *child[] = {"/proc/self/exe", (char *)ways[w].name, NULL};
       ts_exec_run(child, NULL, 10, &outcome);
-      TS_CHECK(ts_exited(&outcome, 0) && !outcome.error[0], "%s: status 0x%x%s\n%s", ways[w], outcome.status,
+      TS_CHECK(ts_exited(&outcome, 0) && !outcome.error[0], "%s: status 0x%x%s\n%s", ways[w].name, outcome.status,
                outcome.timed_out ? " (hung)" : "", outcome.error);
     }
   ts_print(1, "leave (%s): %zu ways to end a process\n", TS_FLAVOUR, sizeof ways / sizeof *ways);
