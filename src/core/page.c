@@ -62,12 +62,15 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   return true;
 }
 
+bool hdi_page_torn;
+
 void hdi_page_clear(hd_unit *page) {
   for (uint32_t i = 0; i < page->run_units; i++) {
     hd_store_relaxed(&page[i].owner, (uintptr_t)0);
     hd_store_relaxed(&page[i].kind, HD_UNIT_NONE);
   }
-  memset((void *)(page->map + page->capacity), HD_BLOCK_FREE, map_bytes(page) - page->capacity);
+  size_t from = hdi_page_torn ? 0 : page->capacity;
+  memset((void *)(page->map + from), HD_BLOCK_FREE, map_bytes(page) - from);
   hdi_store_give((void *)page->map, map_bytes(page));
   hd_store_owned(&page->state, HD_PAGE_NONE);
 }

@@ -22,6 +22,10 @@
 /* Cut a run of units into blocks of a class for a heap. false: no memory for the byte map. */
 bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned units, bool zeroed);
 
+/* In the child of a fork: a thread that is not here may have been between the two stores of a free, so that its block is no longer counted
+ * and still LIVE by its byte. Nobody will ever free it; the byte is cleared with its page. */
+extern HD_HIDDEN bool hdi_page_torn;
+
 /* Undo it: every unit of the run is NONE again. All bytes must be free. */
 void hdi_page_clear(hd_unit *page);
 

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/gate.h"
 #include "core/options.h"
+#include "core/page.h"
 #include "core/purge.h"
 #include "core/remote.h"
 #include "core/report.h"
@@ -265,10 +266,11 @@ static void fork_parent(void) {
   hdi_lock_fork_end();
 }
 
-/* The heap of a thread that is not in the child. Outside its gate the thread had left everything whole: at worst a block that it was
- * about to take or had just freed stays counted. So a new thread may go on with the heap, like with that of one that ended. Inside
- * the gate anything may be half done. */
+/* The heap of a thread that is not in the child. Outside its gate the thread had left everything whole but the block it was at: one that it
+ * was about to take stays counted, one that it was freeing may stay LIVE. So a new thread may go on with the heap, like with
+ * that of one that ended. Inside the gate anything may be half done. */
 static void fork_orphan(hd_heap *heap) {
+  hdi_page_torn = true;
   if (hdi_gate_is_inside(heap)) {
     hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_DEAD);
     return;
