@@ -34,7 +34,7 @@ static _Atomic(hd_heap *) registered;
 
 static struct {
   hd_lock lock;
-  hd_heap *orphans;
+  hd_heap *orphans, *last_orphan; /* adopted from the front */
   hd_heap *retired; /* explicit heaps that were destroyed */
 } pool;
 
@@ -217,6 +217,20 @@ void hdi_thread_homeless_free(void) {
   if (++count == FREES_WITHOUT_HEAP && !thread_ended) hdi_thread_heap();
 }
 
+/* A heap of few pages is the next one to be adopted: it is warm. One with more pages than classes waits for its turn. What others free
+ * in its pages is of use only to its next thread, so heaps that were passed over for ever would be memory lost. The caller holds the lock. */
+static void leave_orphan(hd_heap *heap) {
+  size_t pages = 0;
+  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) pages += heap->class[i].page_count;
+  bool last = pages > HD_CLASS_COUNT && pool.orphans != NULL;
+  heap->next_orphan = last ? NULL : pool.orphans;
+  if (pool.orphans == NULL || last) {
+    if (last) pool.last_orphan->next_orphan = heap;
+    pool.last_orphan = heap;
+  }
+  if (!last) pool.orphans = heap;
+}
+
 static void thread_exit(void *value) {
   hd_heap *heap = value;
   if (heap != hdi_heap_self) return;
@@ -232,8 +246,7 @@ static void thread_exit(void *value) {
     return;
   }
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
-  heap->next_orphan = pool.orphans;
-  pool.orphans = heap;
+  leave_orphan(heap);
   hdi_lock_drop(&pool.lock);
 }
 

@@ -129,13 +129,13 @@ static void run_idle(void) {
 
 /* Robson's program: in step i keep exactly the blocks that hold a byte at the chosen place of each 2^i bytes, so that no hole is of
  * use to the next size, and make new ones of twice the size up to the same sum. Whatever does not move blocks must grow; by how
- * much is known (about half the number of doublings). Ours goes through it with a quarter of the live bytes, round after round:
- * the second round must not cost more than the first. */
+ * much is known: half a time the sum for each doubling. Ours goes through it with a sixteenth of the bytes, whose unavoidable growth
+ * fits into the bound, round after round: the second must not cost more than the first. */
 enum { ATTACK_LOW = 5, ATTACK_HIGH = 14 };
 
 static void prepare_attack(void) {
   soak_table_prepare(&kept, soak_bytes / 128);
-  soak_table_prepare(&passing, soak_bytes / 4 >> (ATTACK_LOW - 1));
+  soak_table_prepare(&passing, soak_bytes / 16 >> (ATTACK_LOW - 1));
 }
 
 static size_t held_at(const struct soak_block *block, uintptr_t place, uintptr_t span) {
@@ -177,7 +177,7 @@ static void run_attack(void) {
   struct soak_lane *lane = soak_lane(0);
   soak_table_fill(lane, &kept, soak_bytes / 2, 16, 4 * KIB);
   for (; soak_running(); soak_cycle()) {
-    attack_round(lane, soak_bytes / 4);
+    attack_round(lane, soak_bytes / 16);
     soak_table_empty(lane, &passing);
   }
 }
