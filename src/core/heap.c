@@ -76,7 +76,7 @@ void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) 
 void hdi_heap_give_all(hd_heap *heap) {
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
     hd_store_owned(&heap->slot[i].bits, 0);
-    heap->class[i].page = heap->class[i].first = heap->class[i].last = NULL;
+    heap->class[i].page = heap->class[i].first = NULL;
     heap->class[i].page_count = 0;
   }
   hd_store_relaxed(&heap->inbox, NULL);
@@ -101,21 +101,11 @@ static void link_first(hd_class *class, hd_unit *page) {
   page->prev = NULL;
   page->next = class->first;
   if (page->next != NULL) page->next->prev = page;
-  else class->last = page;
   class->first = page;
-}
-
-static void link_last(hd_class *class, hd_unit *page) {
-  page->next = NULL;
-  page->prev = class->last;
-  if (page->prev != NULL) page->prev->next = page;
-  else class->first = page;
-  class->last = page;
 }
 
 static void unlink_page(hd_class *class, hd_unit *page) {
   if (page->next != NULL) page->next->prev = page->prev;
-  else class->last = page->prev;
   if (page->prev != NULL) page->prev->next = page->next;
   else class->first = page->next;
 }
@@ -135,12 +125,12 @@ void hdi_heap_release(hd_heap *heap, hd_unit *page) {
   hdi_heap_give_run(heap, page, units, true);
 }
 
-static void make_partial(hd_heap *heap, hd_unit *page, bool local) {
+/* First in the list, whoever freed: pages near to full fill up again, and those that wait behind them run empty and go back. */
+static void make_partial(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   hd_store_owned(&page->credit, hdi_page_used(page));
   hd_store_owned(&page->state, HD_PAGE_PARTIAL);
-  if (local) link_first(class, page);
-  else link_last(class, page);
+  link_first(class, page);
 }
 
 /* A page without enough free blocks leaves the slot. It comes back when an eighth of it is free. */
@@ -168,7 +158,7 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
   HD_ASSERT(page->state != HD_PAGE_CURRENT);
   switch (page->state) {
     case HD_PAGE_FULL:
-      make_partial(heap, page, true);
+      make_partial(heap, page);
       if (page->credit == 0) hdi_heap_settle(heap, page);
       break;
     case HD_PAGE_PARTIAL:
@@ -207,7 +197,7 @@ bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
   hd_store_owned(&page->credit, page->credit - hd_bit_count(slot->bits));
   hd_store_owned(&slot->bits, 0);
   class->page = NULL;
-  make_partial(heap, page, true);
+  make_partial(heap, page);
   hdi_heap_settle(heap, page);
   return true;
 }
@@ -216,7 +206,7 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
   uint32_t used = hdi_page_used(page);
   if (HD_UNLIKELY(count > used)) HD_UNREACHABLE("more blocks freed than were live: concurrent double frees");
   if (page->state == HD_PAGE_FULL && count >= page->credit) {
-    make_partial(heap, page, false);
+    make_partial(heap, page);
     hd_store_owned(&page->credit, used - count);
   } else {
     hd_store_owned(&page->credit, page->credit - count);

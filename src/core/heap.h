@@ -32,7 +32,7 @@ _Static_assert(sizeof(hd_slot) == 32, "the fast path scales a size by the slot's
 /* One class's pages. */
 typedef struct hd_class {
   hd_unit *page;          /* CURRENT, or NULL */
-  hd_unit *first, *last;  /* PARTIAL */
+  hd_unit *first;         /* PARTIAL */
   uint32_t step;          /* virgin blocks to claim next time */
   uint32_t page_count;    /* pages of the class, in any state */
   uint8_t short_claims;   /* claims of a handful of blocks; claim.h */
