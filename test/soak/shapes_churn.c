@@ -69,7 +69,7 @@ struct phase {
   size_t low, high, share; /* percent of the live bytes */
 };
 static const struct phase phases[] = {{16, 128, 60}, {8 * KIB, 64 * KIB, 80}, {64, 2 * KIB, 40}, {128 * KIB, 2 * MIB, 90}};
-enum { PHASES = 4, RESULTS = PHASES * 2 };
+enum { SPARSE_MS = 10000, PHASES = 4, RESULTS = PHASES * 2 };
 static struct soak_table results[RESULTS];
 
 static void prepare_phases(void) {
@@ -98,8 +98,10 @@ static void run_phases(void) {
     soak_table_churn(lane, &passing, passing.count / 2, phase->low, phase->high);
     soak_table_churn(lane, &kept, kept.count / 8, 16, 4 * KIB);
     soak_table_empty(lane, &passing);
+    /* System pages between the results go back after some seconds: the promise gives ten. */
+    soak_pause(SPARSE_MS - SOAK_SETTLE_MS);
     soak_steady(true);
-    soak_pause(SOAK_SETTLE_MS + 500);
+    soak_pause(SOAK_SETTLE_MS + 1000);
     if (turn % PHASES == PHASES - 1) soak_cycle();
   }
 }

@@ -34,8 +34,8 @@ static void fill_heap(struct soak_lane *lane, struct object *object, size_t want
     void *p = hd_heap_malloc(object->handle, bytes);
     TS_CHECK(p != NULL, "hd_heap_malloc(%zu)", bytes);
     soak_stamp(p, bytes);
-    if (made % 4 == 0) {
-      struct soak_block *way = &escaped[made / 4 % ESCAPED];
+    if (made % 16 == 0) {
+      struct soak_block *way = &escaped[made / 16 % ESCAPED];
       if (way->p) hd_free(way->p);
       *way = (struct soak_block){p, bytes};
     } else {
@@ -51,11 +51,11 @@ static void fill_heap(struct soak_lane *lane, struct object *object, size_t want
 }
 
 static void fill_arena(struct soak_lane *lane, struct object *object, size_t wanted) {
-  for (unsigned turn = 0; turn < 2; turn++) {
+  for (unsigned turn = 0; turn < 3; turn++) {
     hd_arena_reset(object->handle);
     for (object->live = 0; object->live < (int64_t)wanted;) {
       size_t bytes = soak_size(lane, 16, 8 * KIB);
-      void *p = turn ? hd_arena_alloc_right(object->handle, bytes) : hd_arena_alloc(object->handle, bytes);
+      void *p = hd_arena_alloc(object->handle, bytes);
       TS_CHECK(p != NULL, "hd_arena_alloc(%zu)", bytes);
       soak_stamp(p, bytes);
       object->live += (int64_t)bytes;
@@ -82,7 +82,7 @@ static void fill_pool(struct soak_lane *lane, struct object *object, size_t want
 
 static void make_object(struct soak_lane *lane, struct object *object) {
   hd_pool_config config = {.struct_bytes = sizeof config, .item_bytes = ITEM_BYTES};
-  size_t wanted = soak_size(lane, OBJECT_BYTES / 16, OBJECT_BYTES * 3);
+  size_t wanted = soak_size(lane, OBJECT_BYTES / 4, OBJECT_BYTES * 3);
   object->kind = (enum kind)ts_below(&lane->rng, KINDS);
   object->live = 0;
   switch (object->kind) {

@@ -5,7 +5,6 @@
 #include "soak.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -50,12 +49,15 @@ struct queue {
 };
 static struct queue *queues;
 
+/* Nobody is to spin: the runner needs a core as well. */
+static void rest(void) { usleep(100); }
+
 /* False when the run is over. */
 static bool push(struct queue *queue, struct soak_block block) {
   size_t tail = atomic_load_explicit(&queue->tail, memory_order_relaxed);
   while (tail - atomic_load_explicit(&queue->head, memory_order_acquire) == QUEUE_ROOM) { /* pairs with pop */
     if (!soak_running()) return false;
-    sched_yield();
+    rest();
   }
   queue->blocks[tail % QUEUE_ROOM] = block;
   atomic_store_explicit(&queue->tail, tail + 1, memory_order_release); /* pairs with pop */
@@ -106,7 +108,7 @@ static void run_freer(void) {
     struct soak_block block;
     for (unsigned i = 0; i < MAKERS; i++)
       for (unsigned batch = 0; batch < 64 && pop(&queues[i], &block); batch++, freed++) hold(lane, &window, block);
-    if (freed == before) sched_yield();
+    if (freed == before) rest();
     if (freed / 65536 != before / 65536) soak_cycle();
   }
   for (unsigned i = 0; i < MAKERS; i++) soak_join(ids[i]);
@@ -142,7 +144,7 @@ static void *work_for_ever(void *unused) {
   bool going = true;
   while (going && soak_running()) {
     if (!pop(&queues[0], &in)) {
-      sched_yield();
+      rest();
       continue;
     }
     hold(lane, &backlog, in);
@@ -163,7 +165,7 @@ static void run_pipeline(void) {
   for (size_t written = 0; soak_running();) {
     struct soak_block block;
     if (!pop(&queues[1], &block)) {
-      sched_yield();
+      rest();
       continue;
     }
     hold(lane, &window, block);

@@ -1,10 +1,10 @@
 /* The soak test's program: one shape of use, for as long as asked, its live bytes on a page that the runner (`run`) maps.
  *
  *   soak --list
- *   soak --shape name --seconds n --status file [--mib live] [--fault leak|hoard|maps] [-s seed]
+ *   soak --shape name --seconds most --status file [--mib live] [--fault leak|hoard|maps] [-s seed]
  *
  * The faults are the runner's canaries. leak: one block in a hundred is never freed. hoard: one in ten is kept, until as much is
- * kept as is live. maps: one mapping more for each thousandth block.
+ * kept as is live. maps: one mapping more for each hundredth block.
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
@@ -78,8 +78,8 @@ static bool is_kept_by_fault(struct soak_lane *lane, size_t bytes) {
     atomic_fetch_add_explicit(&hoarded, bytes, memory_order_relaxed);
     return true;
   }
-  if (fault == MAPS && number % 1000 == 0) {
-    int protection = number / 1000 % 2 ? PROT_READ : PROT_NONE; /* neighbours that the kernel can't join */
+  if (fault == MAPS && number % 100 == 0) {
+    int protection = number / 100 % 2 ? PROT_READ : PROT_NONE; /* neighbours that the kernel can't join */
     TS_CHECK(mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED, "mmap: %d", errno);
   }
   return false;
@@ -250,8 +250,8 @@ int main(int argc, char **argv) {
   atomic_store(&status->state, 1);
   unsigned long driver;
   soak_start(drive, (void *)(uintptr_t)shape, &driver);
-  for (uint64_t end = ts_now_ms() + seconds * 1000; ts_now_ms() < end;) ts_sleep_ms(50);
-  /* The figures end here: what a shape does to come to its end is not part of it. */
+  /* The runner says when it has seen enough; the figures end there. */
+  for (uint64_t end = ts_now_ms() + seconds * 1000; ts_now_ms() < end && atomic_load(&status->state) == 1;) ts_sleep_ms(20);
   atomic_store(&status->state, 2);
   atomic_store(&stopped, true);
   soak_join(driver);

@@ -30,7 +30,7 @@ struct soak_figures {
 };
 
 struct soak_status {
-  _Atomic uint64_t state; /* 0 getting ready, 1 running */
+  _Atomic uint64_t state; /* 0 getting ready, 1 running, 2 ending; the runner may write the 2 */
   uint64_t base_bytes;    /* resident before the first block */
   _Atomic uint64_t cycles, steady;
   char apart[32];

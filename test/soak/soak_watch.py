@@ -17,7 +17,7 @@ HEAD = struct.Struct("<4Q")
 LANE = struct.Struct("<qQ")
 LANES, FIRST_LANE, LANE_BYTES, STATUS_BYTES = 16, 64, 64, 4096
 RUNNING, ENDING = 1, 2
-START_SECONDS, END_SECONDS = 60, 60
+START_SECONDS, END_SECONDS, STARVED_FACTOR = 60, 60, 6
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,9 @@ class Status:
         """State, base bytes, cycles, steady."""
         return HEAD.unpack_from(self.page, 0)
 
+    def end(self) -> None:
+        struct.pack_into("<Q", self.page, 0, ENDING)
+
     def lanes(self):
         return [LANE.unpack_from(self.page, FIRST_LANE + LANE_BYTES * lane) for lane in range(LANES)]
 
@@ -91,11 +94,15 @@ def environment_for(allocator: Allocator) -> Dict[str, str]:
     return environment
 
 
-def sample_until_end(child: subprocess.Popen, status: Status, watched: Watched, interval: float) -> None:
+def sample_until_end(child: subprocess.Popen, status: Status, watched: Watched, seconds: float, interval: float) -> None:
+    """For the seconds, and longer where a busy machine let us look at less than a third of the times we meant to."""
     started = time.monotonic()
+    enough = seconds / interval / 3
     while child.poll() is None:
         state, base, cycles, steady = status.head()
-        if state == ENDING:
+        passed = time.monotonic() - started
+        if state == ENDING or passed > seconds * STARVED_FACTOR or (passed > seconds and len(watched.samples) >= enough):
+            status.end()
             return
         if state == RUNNING:
             before = status.live()
@@ -130,7 +137,7 @@ def wait_for(child: subprocess.Popen, watched: Watched, seconds: float) -> None:
 def watch(program: Path, shape: str, allocator: Allocator, seconds: int, mebibytes: int, seed: int, fault: str = "") -> Watched:
     """Run the shape to its end."""
     interval = min(0.25, max(0.05, seconds / 400))
-    arguments = [str(program), "--shape", shape, "--seconds", str(seconds), "--mib", str(mebibytes), "-s", str(seed)]
+    arguments = [str(program), "--shape", shape, "--seconds", str(seconds * STARVED_FACTOR + START_SECONDS), "--mib", str(mebibytes), "-s", str(seed)]
     if fault:
         arguments += ["--fault", fault]
     preload = f"LD_PRELOAD={allocator.library} " if allocator.library else ""
@@ -143,7 +150,7 @@ def watch(program: Path, shape: str, allocator: Allocator, seconds: int, mebibyt
         child = subprocess.Popen(arguments + ["--status", page], env=environment_for(allocator), stdin=subprocess.DEVNULL,
                                  stdout=subprocess.DEVNULL, stderr=error)
         try:
-            sample_until_end(child, status, watched, interval)
+            sample_until_end(child, status, watched, seconds, interval)
             wait_for(child, watched, END_SECONDS)
         finally:
             if child.poll() is None:
