@@ -218,7 +218,7 @@ void hdi_thread_homeless_free(void) {
 }
 
 /* A heap of few pages is the next one to be adopted: it is warm. One with more pages than classes waits for its turn. What others free
- * in its pages is of use only to its next thread, so heaps that were passed over for ever would be memory lost. The caller holds the lock. */
+ * in its pages is of use only to its next thread: heaps passed over for ever would be memory lost. The caller holds the lock. */
 static void leave_orphan(hd_heap *heap) {
   size_t pages = 0;
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) pages += heap->class[i].page_count;

@@ -94,7 +94,7 @@ def fetch(work: Path) -> Path:
         (work / folder).mkdir(parents=True, exist_ok=True)
     (work / "parts" / "source.sources").write_text(source_lists())
     (work / "parts" / "source.list").write_text(one_line_lists())
-    options = [f"-o=Dir::Etc::sourcelist=/dev/null", f"-o=Dir::Etc::sourceparts={work}/parts", f"-o=Dir::State::lists={work}/lists",
+    options = ["-o=Dir::Etc::sourcelist=/dev/null", f"-o=Dir::Etc::sourceparts={work}/parts", f"-o=Dir::State::lists={work}/lists",
                f"-o=Dir::Cache={work}/cache", "-o=APT::Sandbox::User=root"]
     run_or_miss(["apt-get", *options, "update"], work, "apt-get update of source packages")
     run_or_miss(["apt-get", *options, "source", "--download-only", "glibc"], work, "apt-get source glibc")

@@ -4,7 +4,7 @@
  *   soak --shape name --seconds most --status file [--mib live] [--fault leak|hoard|maps] [-s seed]
  *
  * The faults are the runner's canaries. leak: one block in a hundred is never freed. hoard: one in ten is kept, until as much is
- * kept as is live. maps: one mapping more for each hundredth block.
+ * kept as is live. maps: one mapping more for each twentieth block.
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
@@ -78,8 +78,8 @@ static bool is_kept_by_fault(struct soak_lane *lane, size_t bytes) {
     atomic_fetch_add_explicit(&hoarded, bytes, memory_order_relaxed);
     return true;
   }
-  if (fault == MAPS && number % 100 == 0) {
-    int protection = number / 100 % 2 ? PROT_READ : PROT_NONE; /* neighbours that the kernel can't join */
+  if (fault == MAPS && number % 20 == 0) {
+    int protection = number / 20 % 2 ? PROT_READ : PROT_NONE; /* neighbours that the kernel can't join */
     TS_CHECK(mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED, "mmap: %d", errno);
   }
   return false;

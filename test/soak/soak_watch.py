@@ -137,7 +137,8 @@ def wait_for(child: subprocess.Popen, watched: Watched, seconds: float) -> None:
 def watch(program: Path, shape: str, allocator: Allocator, seconds: int, mebibytes: int, seed: int, fault: str = "") -> Watched:
     """Run the shape to its end."""
     interval = min(0.25, max(0.05, seconds / 400))
-    arguments = [str(program), "--shape", shape, "--seconds", str(seconds * STARVED_FACTOR + START_SECONDS), "--mib", str(mebibytes), "-s", str(seed)]
+    most = seconds * STARVED_FACTOR + START_SECONDS
+    arguments = [str(program), "--shape", shape, "--seconds", str(most), "--mib", str(mebibytes), "-s", str(seed)]
     if fault:
         arguments += ["--fault", fault]
     preload = f"LD_PRELOAD={allocator.library} " if allocator.library else ""
