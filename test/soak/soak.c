@@ -28,7 +28,7 @@ static atomic_bool stopped;
 static enum { NO_FAULT, LEAK, HOARD, MAPS } fault;
 static _Atomic size_t hoarded;
 
-enum { TOUCH_STEP = 4096 };
+enum { TOUCH_STEP = 4096, MAPS_MAX = 30000 };
 
 /* ---- blocks ------------------------------------------------------------------------------------------------------ */
 
@@ -78,7 +78,7 @@ static bool is_kept_by_fault(struct soak_lane *lane, size_t bytes) {
     atomic_fetch_add_explicit(&hoarded, bytes, memory_order_relaxed);
     return true;
   }
-  if (fault == MAPS && number % 20 == 0) {
+  if (fault == MAPS && number % 20 == 0 && number < MAPS_MAX * 20) {
     int protection = number / 20 % 2 ? PROT_READ : PROT_NONE; /* neighbours that the kernel can't join */
     TS_CHECK(mmap(NULL, 4096, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED, "mmap: %d", errno);
   }
