@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "core/check.h"
 #include "core/gate.h"
@@ -28,7 +27,7 @@ enum { START_THREAD_SHIFT = 3, START_MASK = (1 << START_THREAD_SHIFT) - 1 };
 static atomic_uint start_state;
 static pthread_key_t exit_key;
 static bool exit_key_made;
-static pid_t process; /* this one, but not a child of vfork that runs in its memory */
+static unsigned process; /* this one, but not a child of vfork that runs in its memory */
 
 static _Atomic(hd_heap *) registered;
 
@@ -72,7 +71,7 @@ static unsigned start(void) {
 /* Begin the start, or take it over from a thread that did not survive a fork. */
 static void start_from(unsigned expected) {
   if (!hd_swap_if(&start_state, &expected, START_BUSY | hdi_os_thread_id() << START_THREAD_SHIFT)) return;
-  process = getpid();
+  process = hdi_os_process_id();
   unsigned result = start();
   hd_store_release(&start_state, result);
   hdi_os_wake(&start_state);
@@ -164,7 +163,7 @@ void hdi_thread_retire_heap(hd_heap *heap) {
 /* A heap that no exit handler could give to the orphans, and whose thread is gone now. The caller holds the lock. A child of vfork
  * does not see its parent's threads. */
 static hd_heap *find_abandoned(void) {
-  if (getpid() != process) return NULL;
+  if (hdi_os_process_id() != process) return NULL;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     unsigned late = hd_load_relaxed(&heap->late_thread);
     if (late == 0 || hd_load_relaxed(&heap->life) != HD_HEAP_USED || hdi_os_thread_alive(late)) continue;
@@ -208,7 +207,7 @@ hd_heap *hdi_thread_heap(void) {
   hdi_heap_self = heap;
   bool handled = exit_key_made && pthread_setspecific(exit_key, heap) == 0;
   /* In a child of vfork the number would not be the thread's own. */
-  if (!handled && getpid() == process) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
+  if (!handled && hdi_os_process_id() == process) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
   return heap;
 }
 
@@ -289,12 +288,11 @@ static void fork_orphan(hd_heap *heap) {
     return;
   }
   hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
-  heap->next_orphan = pool.orphans;
-  pool.orphans = heap;
+  leave_orphan(heap);
 }
 
 static void fork_child(void) {
-  process = getpid();
+  process = hdi_os_process_id();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     hd_store_relaxed(&heap->stopped, 0u);
     if (heap == hdi_heap_self) {

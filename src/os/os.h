@@ -89,6 +89,9 @@ void hdi_os_yield(void);
 unsigned hdi_os_thread_id(void);
 bool hdi_os_thread_alive(unsigned thread_id);
 
+/* The kernel's number of the calling process. A child of vfork has its own, though it runs in its parent's memory. */
+unsigned hdi_os_process_id(void);
+
 /* Random bits from the system (weak ones when it refuses). */
 uint64_t hdi_os_random(void);
 

@@ -176,7 +176,9 @@ void hdi_os_yield(void) { hd_syscall3(SYS_sched_yield, 0, 0, 0); }
 
 unsigned hdi_os_thread_id(void) { return (unsigned)hd_syscall3(SYS_gettid, 0, 0, 0); }
 
-bool hdi_os_thread_alive(unsigned thread_id) { return !failed(hd_syscall3(SYS_tgkill, hd_syscall3(SYS_getpid, 0, 0, 0), thread_id, 0)); }
+bool hdi_os_thread_alive(unsigned thread_id) { return !failed(hd_syscall3(SYS_tgkill, hdi_os_process_id(), thread_id, 0)); }
+
+unsigned hdi_os_process_id(void) { return (unsigned)hd_syscall3(SYS_getpid, 0, 0, 0); }
 
 uint64_t hdi_os_random(void) {
   uint64_t bits = 0;

@@ -202,7 +202,7 @@ static void adopt_in_child(void *argument) {
   size_t before = ts_rss();
   run_threads(1, take_many);
   size_t after = ts_rss();
-  TS_CHECK(after < before + 12 * (size_t)MIB, "RSS %zu KiB, %zu KiB after a thread that could have adopted a heap", before >> 10, after >> 10);
+  TS_CHECK(after < before + 12 * (size_t)MIB, "RSS %zu KiB, %zu KiB after a thread that could adopt", before >> 10, after >> 10);
 }
 
 static void adoption(void) {
@@ -428,8 +428,8 @@ static void spawn_with_everything(void) {
     posix_spawnattr_setschedparam(&attributes, &parameters);
     sigaddset(&signals, SIGUSR1);
     posix_spawnattr_setsigdefault(&attributes, &signals);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSCHEDULER | POSIX_SPAWN_SETPGROUP |
-                                              POSIX_SPAWN_RESETIDS);
+    short flags = POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSCHEDULER | POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_RESETIDS;
+    posix_spawnattr_setflags(&attributes, flags);
     for (int fd = 20; fd < 80; fd++) posix_spawn_file_actions_addopen(&actions, fd, "/dev/null", O_RDWR, 0); /* a list that grows */
     for (int fd = 20; fd < 80; fd += 2) posix_spawn_file_actions_addclose(&actions, fd);
     posix_spawn_file_actions_adddup2(&actions, 21, 1);

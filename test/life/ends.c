@@ -187,7 +187,7 @@ static void cancel_deferred(void) {
   for (size_t round = 0; round < 60; round++) {
     pthread_t thread[3];
     void *result;
-    for (size_t t = 0; t < 3; t++) TS_CHECK(pthread_create(&thread[t], NULL, work_until_cancelled, (void *)(round * 31 + t)) == 0, "create");
+    for (size_t t = 0; t < 3; t++) TS_CHECK(pthread_create(&thread[t], NULL, work_until_cancelled, (void *)(round * 31 + t)) == 0, "-");
     uint_fast64_t before = atomic_load(&turns);
     while (atomic_load(&turns) < before + round % 50) sched_yield();
     for (int t = 0; t < 3; t++) pthread_cancel(thread[t]);

@@ -125,6 +125,7 @@ bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, ato
 
 uint64_t hdi_os_now_ms(void) { return 1000000; }
 unsigned hdi_os_thread_id(void) { return 100 + sched_self(); }
+unsigned hdi_os_process_id(void) { return 100; }
 bool hdi_os_thread_alive(unsigned thread_id) { return (gone >> (thread_id - 100) & 1) == 0; }
 uint64_t hdi_os_random(void) { return 0; }
 
