@@ -67,13 +67,6 @@ static bool commit_range(hd_space *space, void *start, size_t bytes) {
   return (hd_load_acquire(&space->step) & STEP_SHARED) != 0 && hdi_os_commit(start, bytes);
 }
 
-/* The table first: the mask must never reach beyond it. */
-static void show_window(size_t count) {
-  hd_store_owned(&hdi_window_units, hdi_space.units);
-  hd_compiler_fence();
-  hd_store_owned(&hdi_window_mask, (count - 1) << HD_UNIT_ENTRY_SHIFT);
-}
-
 /* Table entries for at least `wanted` units. In an open space their number stays a power of two, because free() masks an address
  * with it; a free() that still uses the smaller mask finds an entry it does not own and takes the slow path. */
 static bool commit_table(hd_space *space, size_t have, size_t wanted) {
@@ -90,10 +83,22 @@ static bool commit_table(hd_space *space, size_t have, size_t wanted) {
   uint8_t *end = (uint8_t *)space->units - TABLE_SHIFT + hd_round_up(TABLE_SHIFT + count * sizeof(hd_unit), hdi_os.page_bytes);
   if (end > start && !commit_range(space, start, (size_t)(end - start))) return false;
   space->table_units = count;
-  if (space == &hdi_space) {
-    show_window(count);
-  }
   return true;
+}
+
+/* Let free() see the table as far as it may be read. */
+static void publish_table(const hd_space *space) {
+  if (space != &hdi_space) return;
+  hdi_window_units = space->units;
+  hdi_window_mask = (space->table_units - 1) << HD_UNIT_ENTRY_SHIFT;
+}
+
+/* Let free() see the table as far as it may be read. The table first: the mask must never reach beyond it. */
+static void show_window(const hd_space *space) {
+  if (space != &hdi_space) return;
+  hd_store_owned(&hdi_window_units, space->units);
+  hd_compiler_fence();
+  hd_store_owned(&hdi_window_mask, (space->table_units - 1) << HD_UNIT_ENTRY_SHIFT);
 }
 
 /* ---- huge pages ---------------------------------------------------------------------------------------------------- */
@@ -177,6 +182,7 @@ void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
 static bool commit_step(hd_space *space, size_t have, size_t next) {
   if (!commit_table(space, have, next)) return false;
   if (!commit_range(space, space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT)) return false;
+  show_window(space);
   advise_step(space, have, next);
   return true;
 }
@@ -224,6 +230,14 @@ static size_t wanted_window(void) {
   return (size_t)1 << hd_highest_bit(hd_min(wanted + wanted - 1, most));
 }
 
+/* A place where the table found room and the units did not. */
+static void leave_place(void) {
+  if (hdi_space.table_units == 0) return;
+  size_t bytes = hd_round_up(TABLE_SHIFT + hdi_space.table_units * sizeof(hd_unit), hdi_os.page_bytes);
+  hdi_os_unreserve((uint8_t *)hdi_space.units - TABLE_SHIFT, bytes);
+  hdi_space.table_units = 0;
+}
+
 /* The common space lies in a part of the address space where the system puts nothing by itself, and is claimed piece by piece: so
  * the process's size stays what it uses, and a limit on address space that is set later does no harm.
  *
@@ -242,6 +256,7 @@ static bool init_open(size_t bytes) {
     hdi_space.units = (hd_unit *)(hdi_space.base - count * sizeof(hd_unit) - HD_UNIT_BYTES + TABLE_SHIFT);
     hdi_space.unit_count = count;
     if (commit_to(&hdi_space, 1)) return true;
+    leave_place();
   }
   memset(&hdi_space, 0, sizeof hdi_space);
   return false;
@@ -261,7 +276,7 @@ static bool init_reserved(size_t bytes) {
   hdi_space.units = units;
   hdi_space.unit_count = count;
   hdi_space.table_units = count;
-  show_window(count);
+  show_window(&hdi_space);
   return true;
 }
 

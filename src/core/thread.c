@@ -21,8 +21,8 @@ enum { FREES_WITHOUT_HEAP = 64 };
 
 /* While BUSY the bits above say which thread is at it: a call from inside the start must not wait for itself, and in the child of a
  * fork that thread is not there. */
-enum start_state { START_NONE, START_BUSY, START_DONE, START_PASSTHROUGH, START_FAILED };
-enum { START_THREAD_SHIFT = 3, START_MASK = (1 << START_THREAD_SHIFT) - 1 };
+enum start_state { START_NONE, START_BUSY, START_DONE, START_PASSTHROUGH };
+enum { START_THREAD_SHIFT = 2, START_MASK = (1 << START_THREAD_SHIFT) - 1 };
 
 static atomic_uint start_state;
 static pthread_key_t exit_key;
@@ -53,17 +53,24 @@ static bool wants_passthrough(void) {
 }
 
 static bool start_space(void) {
-  if (!hdi_space_init()) return false;
+  static bool made;
+  if (!made && !hdi_space_init()) return false;
+  made = true;
   size_t store_bytes = 0;
   void *store_range = hdi_space_store_range(&store_bytes);
   return hdi_store_init(store_range, store_bytes);
 }
 
+/* A system that gives nothing now may give something to the next call. */
 static unsigned start(void) {
-  hdi_os_init();
-  hdi_options_init();
+  static bool informed;
+  if (!informed) {
+    hdi_os_init();
+    hdi_options_init();
+    informed = true;
+  }
   if (wants_passthrough()) return START_PASSTHROUGH;
-  if (!start_space()) return START_FAILED;
+  if (!start_space()) return START_NONE;
   exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
   return START_DONE;
 }
@@ -92,17 +99,17 @@ void hdi_thread_init(void) {
 
 /* With malloc passed through the space serves regions alone, and starts with the first of them. */
 bool hdi_thread_init_space(void) {
-  static atomic_uint late; /* 0: not tried, 1: done, 2: failed */
+  static atomic_bool late;
   hdi_thread_init();
   unsigned state = hd_load_acquire(&start_state);
   if (HD_LIKELY(state != START_PASSTHROUGH)) return state == START_DONE;
-  if (hd_load_acquire(&late) != 0) return hd_load_acquire(&late) == 1;
+  if (hd_load_acquire(&late)) return true;
   hdi_lock_take(&pool.lock);
-  bool first = hd_load_relaxed(&late) == 0;
-  if (first) hd_store_release(&late, start_space() ? 1u : 2u);
+  bool first = !hd_load_relaxed(&late) && start_space();
+  if (first) hd_store_release(&late, true);
   hdi_lock_drop(&pool.lock);
   if (first) pthread_atfork(fork_prepare, fork_parent, fork_child);
-  return hd_load_acquire(&late) == 1;
+  return hd_load_acquire(&late);
 }
 
 bool hdi_thread_is_passthrough(void) { return hd_load_acquire(&start_state) == START_PASSTHROUGH; }
