@@ -7,6 +7,7 @@
 #include "core/gate.h"
 #include "core/options.h"
 #include "core/page.h"
+#include "core/region.h"
 #include "core/remote.h"
 #include "core/store.h"
 #include "core/thread.h"
@@ -210,6 +211,7 @@ static bool one_round(void) {
   uint32_t delay = (uint32_t)(hd_load_owned(&hdi_options.purge_delay) / HD_TICK_MS);
   if (hd_load_owned(&hdi_options.purge)) hdi_space_purge(&hdi_space, hdi_space_tick() - delay, SIZE_MAX);
   if (hd_load_owned(&hdi_options.purge)) hdi_store_purge();
+  hdi_region_open_shut();
   changed = changed || hd_load_relaxed(&hdi_space.dirty_units) != 0;
   hdi_lock_drop(&purge.lock);
   return changed && hd_load_owned(&hdi_options.purge);
@@ -261,6 +263,7 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   if (hold_all(self) || self != NULL) settle_held(); /* once more: what has just been released stands in caches */
   let_go_all(self);
   if (self != NULL) hdi_gate_leave(self);
+  hdi_region_open_shut();
   size_t keep_units = keep_bytes >> HD_UNIT_SHIFT;
   size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);
   if (dirty > keep_units) hdi_space_purge(&hdi_space, hdi_space_tick(), dirty - keep_units);

@@ -111,6 +111,37 @@ void hdi_region_give(void *region, size_t clean_from, size_t clean_to) {
   hdi_purge_note();
 }
 
+/* Regions whose guards the system did not open. */
+static _Atomic(hd_unit *) shut;
+
+static bool open_whole(const hd_unit *first) {
+  hdi_counters_os_call(1);
+  return hdi_os_commit(first->base, (size_t)first->run_units << HD_UNIT_SHIFT);
+}
+
+static void keep_shut(hd_unit *first) {
+  hd_store_relaxed(&first->live, 0u);
+  first->next = hd_load_relaxed(&shut);
+  while (!hd_swap_if(&shut, &first->next, first)) {
+  }
+}
+
+void hdi_region_give_guarded(void *region, size_t clean_from, size_t clean_to) {
+  hd_unit *first = unit_of(region);
+  if (open_whole(first)) hdi_region_give(region, clean_from, clean_to);
+  else keep_shut(first);
+}
+
+void hdi_region_open_shut(void) {
+  if (HD_LIKELY(hd_load_relaxed(&shut) == NULL)) return;
+  hd_unit *first = hd_exchange(&shut, NULL);
+  while (first != NULL) {
+    hd_unit *next = first->next;
+    hdi_region_give_guarded(first->base, 0, 0);
+    first = next;
+  }
+}
+
 bool hdi_region_guard(void *region, size_t offset, size_t bytes, bool on) {
   hdi_counters_os_call(1);
   return hdi_os_guard((uint8_t *)region + offset, bytes, on);

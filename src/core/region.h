@@ -36,12 +36,16 @@ void hdi_region_shrink(void *region, size_t bytes, bool dirty);
  * clean_to. */
 void hdi_region_give(void *region, size_t clean_from, size_t clean_to);
 
+/* The same for a region with guards. Where the system refuses to open them the region stays out of use, and goes back as soon as
+ * hdi_region_open_shut finds the system willing: the collector calls that. */
+void hdi_region_give_guarded(void *region, size_t clean_from, size_t clean_to);
+void hdi_region_open_shut(void);
+
 /* Give the system pages that lie wholly in [offset, offset + bytes) of the region back to the system; they then read as zero. Length
  * of the range that does, 0 when the system refuses; *start is its offset. */
 size_t hdi_region_purge(void *region, size_t offset, size_t bytes, size_t *start);
 
-/* Make a range of whole system pages inside the region unreachable, or reachable again (it then reads as zero). Every guard must be
- * gone before the region is given back. false: the system refuses. */
+/* Make a range of whole system pages inside the region unreachable, or reachable again (it then reads as zero). false: the system refuses. */
 bool hdi_region_guard(void *region, size_t offset, size_t bytes, bool on);
 
 /* The range, clean memory, will be touched in most places: ask for huge pages inside it. Cheap when that was done before. */

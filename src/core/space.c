@@ -86,13 +86,6 @@ static bool commit_table(hd_space *space, size_t have, size_t wanted) {
   return true;
 }
 
-/* Let free() see the table as far as it may be read. */
-static void publish_table(const hd_space *space) {
-  if (space != &hdi_space) return;
-  hdi_window_units = space->units;
-  hdi_window_mask = (space->table_units - 1) << HD_UNIT_ENTRY_SHIFT;
-}
-
 /* Let free() see the table as far as it may be read. The table first: the mask must never reach beyond it. */
 static void show_window(const hd_space *space) {
   if (space != &hdi_space) return;

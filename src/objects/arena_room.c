@@ -35,12 +35,14 @@ static bool is_fixed(const arena *a) { return a->chunk != NULL; }
 
 static size_t guard_bytes(const arena *a) { return a->guard ? HD_ARENA_UNIT : 0; }
 
-static bool set_guards(const hd_arena_chunk *chunk, size_t region_bytes, bool on) {
+static bool set_guards(const hd_arena_chunk *chunk, size_t region_bytes) {
   size_t end = (size_t)(chunk->to - chunk->region);
-  if (!hdi_region_guard(chunk->region, 0, HD_ARENA_UNIT, on)) return false;
-  if (hdi_region_guard(chunk->region, end, region_bytes - end, on)) return true;
-  if (on) hdi_region_guard(chunk->region, 0, HD_ARENA_UNIT, false);
-  return false;
+  return hdi_region_guard(chunk->region, 0, HD_ARENA_UNIT, true) && hdi_region_guard(chunk->region, end, region_bytes - end, true);
+}
+
+static void give_region(const arena *a, uint8_t *region, size_t clean_from, size_t clean_to) {
+  if (a->guard) hdi_region_give_guarded(region, clean_from, clean_to);
+  else hdi_region_give(region, clean_from, clean_to);
 }
 
 /* The region for a chunk. A range that is longer than SMALL and stays mostly unused is better clean than resident. */
@@ -64,7 +66,7 @@ hd_arena_chunk *hdi_arena_room_open(arena *a, size_t bytes, bool clean) {
     chunk->region = region;
     chunk->from = region + guards / 2;
     chunk->to = clean ? chunk->from + bytes : region + region_bytes - guards / 2;
-    if (!a->guard || set_guards(chunk, region_bytes, true)) {
+    if (!a->guard || set_guards(chunk, region_bytes)) {
       size_t room = (size_t)(chunk->to - chunk->from);
       chunk->fresh[0] = chunk->fresh[1] = zeroed ? 0 : room;
       if (a->annotated) hdi_annotate_hide(chunk->from, room);
@@ -75,7 +77,7 @@ hd_arena_chunk *hdi_arena_room_open(arena *a, size_t bytes, bool clean) {
     memset(chunk, 0, sizeof *chunk);
     hdi_store_give(chunk, sizeof *chunk);
   }
-  hdi_region_give(region, zeroed ? 0 : region_bytes, region_bytes);
+  give_region(a, region, zeroed ? 0 : region_bytes, region_bytes);
   return NULL;
 }
 
@@ -83,8 +85,7 @@ void hdi_arena_room_close(arena *a, hd_arena_chunk *chunk) {
   size_t room = (size_t)(chunk->to - chunk->from);
   size_t start = (size_t)(chunk->from - chunk->region);
   if (a->annotated) hdi_annotate_show(chunk->from, room, false);
-  if (a->guard) set_guards(chunk, hdi_region_bytes(chunk->region), false);
-  hdi_region_give(chunk->region, start + chunk->fresh[0], start + room - chunk->fresh[1]);
+  give_region(a, chunk->region, start + chunk->fresh[0], start + room - chunk->fresh[1]);
   a->held_bytes -= room;
   a->chunk_count--;
   memset(chunk, 0, sizeof *chunk);

@@ -45,7 +45,7 @@ void hdi_os_unreserve(void *address, size_t bytes);
  * system refuses. */
 bool hdi_os_claim(void *address, size_t bytes);
 
-/* reserved -> clean. false when the system refuses. */
+/* reserved -> clean; parts of the range may be clean or dirty already, and stay that. false when the system refuses. */
 bool hdi_os_commit(void *address, size_t bytes);
 
 /* clean or dirty -> reserved (on), or back to clean (off). Whole system pages. false when the system refuses. */

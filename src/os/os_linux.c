@@ -136,8 +136,9 @@ void hdi_os_unreserve(void *address, size_t bytes) { hd_syscall3(SYS_munmap, add
 bool hdi_os_commit(void *address, size_t bytes) { return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE)); }
 
 bool hdi_os_guard(void *address, size_t bytes, bool on) {
-  if (on) advise(address, bytes, MADV_DONTNEED);
-  return !failed(hd_syscall3(SYS_mprotect, address, bytes, on ? PROT_NONE : PROT_READ | PROT_WRITE));
+  if (failed(hd_syscall3(SYS_mprotect, address, bytes, on ? PROT_NONE : PROT_READ | PROT_WRITE))) return false;
+  if (on) advise(address, bytes, MADV_DONTNEED); /* not before: a refusal changes nothing */
+  return true;
 }
 
 bool hdi_os_purge(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED); }
