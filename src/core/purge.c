@@ -38,7 +38,7 @@ static struct {
   _Atomic uint32_t refused; /* tick of the last refusal to start it */
   void *stack;
   sight *sights;
-  bool barrier_ready, barrier_tried;
+  bool barrier_ready;
 } purge;
 
 /* ---- holding heaps ----------------------------------------------------------------------------------------------- */
@@ -46,10 +46,7 @@ static struct {
 static bool is_walkable(hd_heap *heap) { return hd_load_acquire(&heap->life) != HD_HEAP_DEAD; }
 
 static bool can_hold(void) {
-  if (!purge.barrier_tried) {
-    purge.barrier_tried = true;
-    purge.barrier_ready = hdi_os_heavy_barrier_init();
-  }
+  if (!purge.barrier_ready) purge.barrier_ready = hdi_os_heavy_barrier_init();
   return purge.barrier_ready;
 }
 
