@@ -134,7 +134,10 @@ HD_EXPORT hd_heap *hd_heap_create(const hd_heap_config *given) {
   if (!hdi_thread_init_space()) return overflow();
   hd_space *space = config.memory == NULL ? &hdi_space : make_own_space(&config);
   hd_heap *heap = space == NULL ? NULL : hdi_thread_new_heap(space, true);
-  if (heap == NULL) return overflow();
+  if (heap == NULL) {
+    if (space != NULL && space != &hdi_space) hdi_space_retract(space); /* its memory is the caller's again */
+    return overflow();
+  }
   hdi_lock_take(&heap->lock);
   hd_store_owned(&heap->own_space, config.memory != NULL);
   hd_store_owned(&heap->one_user, config.one_user);
