@@ -462,8 +462,13 @@ static void *realloc_by_copy(hd_heap *user, hd_unit *unit, void *p, size_t bytes
   hd_heap *heap = user != NULL ? user : hdi_heap_explicit_owner(unit);
   size_t old = unit->block_bytes;
   bool here = heap != NULL && (heap == user || !heap->one_user);
+  int kept = errno;
   void *target = here ? hdi_alloc_from(heap, bytes, false) : hdi_alloc(bytes);
-  if (HD_UNLIKELY(target == NULL)) return NULL;
+  if (HD_UNLIKELY(target == NULL)) {
+    if (bytes > old) return NULL;
+    errno = kept; /* to shrink needs no memory */
+    return p;
+  }
   memcpy(target, p, hd_min(old, bytes));
   if (user != NULL) hdi_free_of_user(user, p);
   else hdi_free(p);
