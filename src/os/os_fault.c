@@ -298,7 +298,7 @@ static void read_environment(void) {
 
 /* ---- the calls ---------------------------------------------------------------------------------------------------------- */
 
-#define WRAPPED(result, name, ...)         \
+#define WRAPPED(result, name, ...)          \
   result __real_hdi_os_##name(__VA_ARGS__); \
   result __wrap_hdi_os_##name(__VA_ARGS__); \
   result __wrap_hdi_os_##name(__VA_ARGS__)
@@ -365,10 +365,6 @@ WRAPPED(void, huge, void *address, size_t bytes, bool on) {
 
 WRAPPED(void, wait, atomic_uint *word, unsigned expected, unsigned timeout_ms) {
   if (!refuse(HD_FAULT_WAIT)) __real_hdi_os_wait(word, expected, timeout_ms);
-}
-
-WRAPPED(void, wake, atomic_uint *word) {
-  if (!refuse(HD_FAULT_WAKE)) __real_hdi_os_wake(word);
 }
 
 WRAPPED(bool, heavy_barrier, void) { return !refuse(HD_FAULT_BARRIER) && __real_hdi_os_heavy_barrier(); }

@@ -6,22 +6,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The calls that a system may refuse. */
-#define HD_FAULT_KINDS(KIND)                                                                                                      \
-  KIND(RESERVE, "reserve")                                                                                                        \
-  KIND(CLAIM, "claim")                                                                                                            \
-  KIND(COMMIT, "commit")                                                                                                          \
-  KIND(GUARD, "guard")                                                                                                            \
-  KIND(PURGE, "purge")                                                                                                            \
-  KIND(MOVE, "move")                                                                                                              \
-  KIND(HUGE, "huge")                                                                                                              \
-  KIND(WAIT, "wait")                                                                                                              \
-  KIND(WAKE, "wake")                                                                                                              \
-  KIND(BARRIER, "barrier")                                                                                                        \
-  KIND(HELPER, "helper")                                                                                                          \
-  KIND(READ, "read")                                                                                                              \
-  KIND(RANDOM, "random")                                                                                                          \
-  KIND(RESIDENT, "resident")                                                                                                      \
+/* The calls that a system may refuse. A wake is none: the word is in memory of our own. */
+#define HD_FAULT_KINDS(KIND) \
+  KIND(RESERVE, "reserve")   \
+  KIND(CLAIM, "claim")       \
+  KIND(COMMIT, "commit")     \
+  KIND(GUARD, "guard")       \
+  KIND(PURGE, "purge")       \
+  KIND(MOVE, "move")         \
+  KIND(HUGE, "huge")         \
+  KIND(WAIT, "wait")         \
+  KIND(BARRIER, "barrier")   \
+  KIND(HELPER, "helper")     \
+  KIND(READ, "read")         \
+  KIND(RANDOM, "random")     \
+  KIND(RESIDENT, "resident") \
   KIND(EXIT, "exit") /* the thread-exit hook: pthread_setspecific */
 
 typedef enum hd_fault_kind {
