@@ -2,7 +2,7 @@
  * n-th, and of the n-th of one kind, for every n. Nobody crashes or hangs; each call of the program gives NULL with ENOMEM or what it should;
  * what lives keeps its content; as soon as the system gives again the whole workload succeeds; and nothing is lost on the way.
  *
- *   faults [-w workload] [-m once|from|every|kind] [-k kind] [-n number] [-s seed] [--page bytes] [--long] [--list]
+ *   faults [-w workload] [-m once|from|every|kind] [-k kind] [-n number] [-s seed] [--page bytes] [--long] [--first] [--list]
  *
  * Each trial is a child that never used the library before, so the first calls fail as well. It runs the workload under the plan, then
  * without, and all that four times: what the library holds afterwards is about what it holds where nothing was refused, and does not grow.
@@ -26,7 +26,7 @@
 #include "os/os_fault.h"
 #include "work.h"
 
-enum { JOBS = 2, ROUNDS = 4, LIMIT_S = 60, DENSE = 8, SPARSE = 8, FAILURES_MAX = 20 };
+enum { JOBS = 2, ROUNDS = 4, LIMIT_S = 60, DENSE = 8, SPARSE = 8 };
 
 const struct work works[] = {
     {"heap", work_heap, 0},
@@ -59,7 +59,7 @@ static struct {
 
 static uint64_t seed, page_bytes;
 static bool whole;
-static unsigned trials, failures;
+static unsigned trials, failures, failures_max = 20;
 
 /* ---- the rules ------------------------------------------------------------------------------------------------------------- */
 
@@ -126,12 +126,13 @@ static void check_bounds(const struct work *work, const struct holding *now) {
 }
 
 /* What grows each time is lost. */
-static void check_growth(const struct holding *of) {
+static void check_growth(const struct work *work, const struct holding *of) {
+  size_t noise = work->run == work_threads || work->run == work_fork ? 16384 : 0; /* which pages a class keeps differs by turns */
 #define GROWS(what) (of[1].what < of[2].what && of[2].what < of[3].what)
   TS_CHECK(!GROWS(ranges), "%zu reserved ranges, then %zu", of[1].ranges, of[3].ranges);
   TS_CHECK(!GROWS(heaps), "%zu heaps, then %zu", of[1].heaps, of[3].heaps);
-  TS_CHECK(!GROWS(store), "%zu bytes of the store, then %zu", of[1].store, of[3].store);
-  TS_CHECK(!GROWS(units), "%zu units, then %zu", of[1].units, of[3].units);
+  TS_CHECK(!GROWS(store) || of[3].store < of[1].store + noise, "%zu bytes of the store, then %zu", of[1].store, of[3].store);
+  TS_CHECK(!GROWS(units) || of[3].units < of[1].units + noise / 512, "%zu units, then %zu", of[1].units, of[3].units);
 #undef GROWS
 }
 
@@ -160,7 +161,7 @@ static void run_trial(const struct work *work, const hd_fault_plan *plan) {
     if (i == 0 && plan->mode == HD_FAULT_OFF) shared->clean = of[0];
     check_bounds(work, of + i);
   }
-  check_growth(of);
+  check_growth(work, of);
 }
 
 /* ---- all trials ------------------------------------------------------------------------------------------------------------ */
@@ -189,7 +190,7 @@ static void await_all(void) {
 
 static void start_trial(const struct work *work, hd_fault_plan plan) {
   int job = 0;
-  if (failures >= FAILURES_MAX) return;
+  if (failures >= failures_max) return;
   while (job < JOBS && running[job].pid != 0) job++;
   if (job == JOBS) {
     await_one();
@@ -266,6 +267,7 @@ int main(int argc, char **argv) {
   if (seed == 0) seed = ts_seed();
   page_bytes = ts_option(argc, argv, "--page", 0);
   whole = ts_flag(argc, argv, "--long");
+  if (ts_flag(argc, argv, "--first")) failures_max = 1;
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   TS_CHECK(shared != MAP_FAILED, "mmap");
   if (ts_flag(argc, argv, "--list")) {

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Break the library on purpose and see the driver notice: each mutant is one change of one source file, in a copy.
+
+Among them are results of the system that are ignored, leaks that are planted, and the faults that the driver found first. A mutant counts
+against us when the driver passes, or when its text is no longer in the source.
+"""
+import argparse
+import concurrent.futures
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+SOURCES = [HERE / name for name in ("fault.c", "work_heap.c", "work_threads.c", "work_objects.c")] + [HERE.parent / "support" / "support.c"]
+
+
+class Mutant(NamedTuple):
+    name: str
+    file: str
+    old: str
+    new: str
+    arguments: str   # of the driver: what should notice
+
+
+MUTANTS = [
+    Mutant("a refused claim is ignored", "core/space.c", "return space->open ? hdi_os_claim(start, bytes) : hdi_os_commit(start, bytes);",
+           "return (void)(space->open ? hdi_os_claim(start, bytes) : hdi_os_commit(start, bytes)), true;", "-w tight -m kind -k claim"),
+    Mutant("a refused move is ignored", "core/large.c", "if (!hdi_os_move(first->base, hdi_space_address(&hdi_space, target), old_bytes)) {",
+           "if (!hdi_os_move(first->base, hdi_space_address(&hdi_space, target), old_bytes) && false) {", "-w heap -m kind -k move"),
+    Mutant("a refused purge counts as done", "core/space.c", "hdi_space_give(space, run, units, !clean);",
+           "hdi_space_give(space, run, units, false);", "-w heap -m from"),
+    Mutant("guards that stay shut are given away", "core/region.c", "  else keep_shut(first);",
+           "  else hdi_region_give(region, clean_from, clean_to);", "-w objects -m once"),
+    Mutant("leak: the run of a page without its map", "core/heap.c", "    hdi_heap_give_run(heap, page, units, !zeroed);\n    return NULL;",
+           "    return NULL;", "-w tight -m every"),
+    Mutant("leak: the stack of a helper that is refused", "core/purge.c", "if (stack != NULL && hdi_os_commit(stack, STACK_BYTES)) purge.stack = stack;",
+           "if (stack != NULL && hdi_os_commit(stack, STACK_BYTES) && hdi_os_helper_start(helper_main, stack, STACK_BYTES, &purge.alive)) "
+           "return purge.stack = stack, true;", "-w heap -m from"),
+    Mutant("leak: the table where the units found no room", "core/space.c", "    leave_place();\n", "    hdi_space.table_units = 0;\n", "-w look -m once"),
+    Mutant("a range is given back twice", "core/purge.c", "  if (!hdi_os_commit(memory, bytes)) {",
+           "  if (!hdi_os_commit(memory, bytes)) {\n    hdi_os_unreserve(memory, bytes);", "-w look -m kind -k commit"),
+    Mutant("a start that failed is final", "core/thread.c", "if (!start_space()) return START_NONE;",
+           "if (!start_space()) return START_PASSTHROUGH;", "-w look -m from"),
+    Mutant("no memory, and errno says nothing", "core/alloc.c", "  errno = ENOMEM;\n  return NULL;", "  return NULL;", "-w tight -m from"),
+    Mutant("the barrier is asked for once", "core/purge.c", "if (!purge.barrier_ready) purge.barrier_ready",
+           "static bool tried;\n  if (!tried) tried = true, purge.barrier_ready", "-w look -m kind -k barrier"),
+    Mutant("half a page is purged", "core/region.c", "size_t from = hd_round_up(offset, hdi_os.page_bytes);", "size_t from = hd_round_up(offset, 4096);",
+           "-w objects -m once --page 65536"),
+]
+
+
+def build(options, source, out):
+    """The driver, of the library's sources in `source`."""
+    files = [f for part in ("base", "core", "objects") for f in sorted((source / part).glob("*.c"))]
+    files += [*sorted((source / "os").glob("*.c")), source / "override" / "start_elf.c", *SOURCES]
+    command = [options.cc, "-std=gnu11", "-O1", "-fno-builtin", "-ftls-model=initial-exec", "-w", "-DTS_API", f"-I{source}", f"-I{options.include}",
+               "-o", str(out), *map(str, files), options.wrap, "-lpthread", "-ldl"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"does not compile: {done.stderr.strip().splitlines()[0]}")
+
+
+def try_mutant(options, number, mutant):
+    """(killed, what happened)"""
+    original = (options.source / mutant.file).read_text()
+    if mutant.old not in original:
+        return False, f"no longer in {mutant.file}"
+    folder = options.out / f"mutant-{number}"
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(options.source, folder / "src")
+    (folder / "src" / mutant.file).write_text(original.replace(mutant.old, mutant.new))
+    try:
+        build(options, folder / "src", folder / "faults")
+    except RuntimeError as error:
+        return False, str(error)
+    command = [str(folder / "faults"), *mutant.arguments.split(), "-s", str(options.seed), "--first"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    shutil.rmtree(folder)
+    lines = [line for line in done.stderr.splitlines() if line.startswith(("FAIL", "os_fault"))]
+    return done.returncode != 0, lines[0] if lines else "SURVIVED"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--source", type=Path, default=HERE.parents[1] / "src")
+    parser.add_argument("--include", type=Path, default=HERE.parents[1] / "include")
+    parser.add_argument("--out", type=Path, default=Path("fault-mutants"))
+    parser.add_argument("--cc", default="cc")
+    parser.add_argument("--wrap", required=True, help="the linker option that puts the layer between")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--only", help="a part of the mutant's name")
+    options = parser.parse_args()
+    chosen = [(i, m) for i, m in enumerate(MUTANTS) if options.only is None or options.only in m.name]
+    bad = 0
+    with concurrent.futures.ThreadPoolExecutor(2) as pool:
+        results = pool.map(lambda item: try_mutant(options, *item), chosen)
+        for (_, mutant), (killed, what) in zip(chosen, results):
+            bad += not killed
+            print(f"{'killed' if killed else 'SURVIVED':9} {mutant.name}: {what}", flush=True)
+    print(f"{len(chosen)} mutants, {bad} problems")
+    return 1 if bad or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
