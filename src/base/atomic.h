@@ -6,7 +6,7 @@
 
 #include <stdatomic.h>
 
-/* gcc and clang tell it differently. The schedule explorer compiles the core with the thread sanitizer's calls, too. */
+/* gcc and clang tell it differently. The schedule explorer compiles the core with the thread sanitizer's calls too, and HD_SCHED. */
 #ifdef __has_feature
 #define HD_HAS_FEATURE(name) __has_feature(name)
 #else
@@ -49,9 +49,10 @@ void hd_delay_point(void);
 
 /* A word with one owner, who writes it by hd_store_owned, while others may hd_peek at it from outside: they see some value that stood
  * there, and decide nothing by it that they do not find out again in a safe way. Owners read such a word as they like; hd_load_owned is
- * for code that runs for owners and strangers alike. Store and load are plain ones under the same conditions as above. */
+ * for code that runs for owners and strangers alike. Store and load are plain ones under the same conditions as above, and in the
+ * explorer, which holds atomic stores back and would not show them to the owner's plain loads. */
 #define hd_peek(p) (HD_POINT(), __atomic_load_n((p), __ATOMIC_RELAXED))
-#if HD_PLAIN_WORDS
+#if HD_PLAIN_WORDS || defined(HD_SCHED)
 #define hd_load_owned(p) (*(p))
 #define hd_store_owned(p, v) ((void)(*(p) = (v)))
 #else

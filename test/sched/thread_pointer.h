@@ -6,4 +6,6 @@
 void *sched_thread_pointer(void);
 #define __builtin_thread_pointer() sched_thread_pointer()
 
+#define HD_SCHED 1 /* base/atomic.h asks for it */
+
 #endif
