@@ -37,6 +37,9 @@ static struct {
   hd_heap *retired; /* explicit heaps that were destroyed */
 } pool;
 
+/* Some thread has no exit handler: its heap must be looked for. */
+static atomic_bool unseen;
+
 /* Set once this thread's exit handler has run: its heap may have to be found again by hdi_os_thread_alive. */
 static __thread uint8_t thread_ended __attribute__((tls_model("initial-exec")));
 
@@ -183,15 +186,14 @@ static hd_heap *find_abandoned(void) {
 static unsigned late_id(void) { return thread_ended ? hdi_os_thread_id() : 0; }
 
 static hd_heap *adopt(void) {
-  static uint8_t turns; /* looking costs a system call a heap: now and then, and as long as there are some to be found */
+  static uint8_t turns; /* looking costs a system call a heap: now and then, unless threads are known to end unseen */
   if (!hdi_lock_take_unless_fork(&pool.lock)) return NULL;
   hd_heap *heap = pool.orphans;
   if (heap != NULL) {
     pool.orphans = heap->next_orphan;
     heap->next_orphan = NULL;
-  } else if (turns++ % 8 == 0) {
+  } else if (turns++ % 8 == 0 || hd_load_relaxed(&unseen)) {
     heap = find_abandoned();
-    if (heap != NULL) turns = 0;
   }
   if (heap != NULL) {
     hd_store_relaxed(&heap->late_thread, late_id());
@@ -214,7 +216,10 @@ hd_heap *hdi_thread_heap(void) {
   hdi_heap_self = heap;
   bool handled = exit_key_made && pthread_setspecific(exit_key, heap) == 0;
   /* In a child of vfork the number would not be the thread's own. */
-  if (!handled && hdi_os_process_id() == process) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
+  if (!handled && hdi_os_process_id() == process) {
+    hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
+    hd_store_relaxed(&unseen, true);
+  }
   return heap;
 }
 

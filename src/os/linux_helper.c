@@ -5,7 +5,6 @@
  * no thread-local storage but a dummy block, so that its thread pointer is its own and a stack protector finds its word.
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
-#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 
@@ -14,36 +13,7 @@
 #include "os/linux_syscall.h"
 #include "os/os.h"
 
-#if defined(HD_SANITIZE_THREAD) || defined(HD_DELAY)
-/* Tools, and tests with delays, have to know every thread. These builds replace no malloc, so pthread_create is harmless. */
-static struct {
-  void (*run)(void);
-  atomic_uint *alive;
-} helper;
-
-static void *run_helper(void *unused) {
-  (void)unused;
-  helper.run();
-  atomic_store_explicit(helper.alive, 0, memory_order_release);
-  return NULL;
-}
-
-bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, atomic_uint *alive) {
-  pthread_t thread;
-  sigset_t all, kept;
-  (void)stack, (void)stack_bytes;
-  helper.run = run;
-  helper.alive = alive;
-  atomic_store_explicit(alive, 1, memory_order_relaxed);
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &kept);
-  bool started = pthread_create(&thread, NULL, run_helper, NULL) == 0;
-  pthread_sigmask(SIG_SETMASK, &kept, NULL);
-  if (started) pthread_detach(thread);
-  else atomic_store_explicit(alive, 0, memory_order_relaxed);
-  return started;
-}
-#elif !(defined(__x86_64__) || defined(__aarch64__))
+#if defined(HD_SANITIZE_THREAD) || !(defined(__x86_64__) || defined(__aarch64__))
 bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, atomic_uint *alive) {
   (void)run, (void)stack, (void)stack_bytes, (void)alive;
   return false;
