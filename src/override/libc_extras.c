@@ -1,10 +1,11 @@
-/* The C library's functions that look at the heap or tune it. Numbers come from hd_stats_get.
+/* The C library's functions that look at the heap or tune it, and those that stand on malloc. Numbers come from hd_stats_get.
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>
 #include <malloc.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/bits.h"
@@ -73,4 +74,30 @@ HD_EXPORT int malloc_info(int options, FILE *stream) {
                         "<total type=\"mmap\" size=\"%zu\"/>\n</malloc>\n",
                         info.arena + info.hblkhd, info.ordblks, info.fordblks, info.hblkhd);
   return written < 0 ? -1 : 0;
+}
+
+/* These ask for malloc and realloc by name, in a file that does not define them: a preloaded program may bring a malloc of
+ * its own (browsers do), and what these return goes to that program's free. */
+
+HD_EXPORT void *reallocarray(void *p, size_t count, size_t bytes) {
+  size_t total = 0;
+  if (hd_multiply(count, bytes, &total)) return realloc(p, total);
+  errno = ENOMEM;
+  return NULL;
+}
+
+HD_EXPORT void *__libc_reallocarray(void *p, size_t count, size_t bytes) { return reallocarray(p, count, bytes); }
+
+HD_EXPORT char *strdup(const char *text) {
+  size_t bytes = strlen(text) + 1;
+  char *copy = malloc(bytes);
+  return copy == NULL ? NULL : memcpy(copy, text, bytes);
+}
+
+HD_EXPORT char *strndup(const char *text, size_t max_bytes) {
+  size_t length = strnlen(text, max_bytes);
+  char *copy = malloc(length + 1);
+  if (copy == NULL) return NULL;
+  copy[length] = 0;
+  return memcpy(copy, text, length);
 }

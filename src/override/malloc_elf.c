@@ -1,9 +1,8 @@
 /* The C library's allocation functions, on ELF systems: thin shims over the core's fast paths.
- * The extras that only look at the heap (mallinfo, malloc_stats, malloc_trim ...) are in libc_extras.c.
+ * The extras that look at the heap (mallinfo, malloc_trim ...) or stand on malloc (strdup ...) are in libc_extras.c.
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <string.h>
 
 #include "core/alloc.h"
 #include "heddle.h"
@@ -15,8 +14,6 @@ HD_EXPORT void *malloc(size_t bytes) { return hdi_alloc(bytes); }
 HD_EXPORT void free(void *p) { hdi_free(p); }
 HD_EXPORT void *calloc(size_t count, size_t bytes) { return hdi_alloc_zeroed(count, bytes); }
 HD_EXPORT void *realloc(void *p, size_t bytes) { return hdi_realloc(p, bytes); }
-
-HD_EXPORT void *reallocarray(void *p, size_t count, size_t bytes) { return hd_reallocarray(p, count, bytes); }
 
 HD_EXPORT void cfree(void *p) { hdi_free(p); }
 HD_EXPORT void free_sized(void *p, size_t bytes) { hd_free_sized(p, bytes); }
@@ -48,20 +45,6 @@ HD_EXPORT void *pvalloc(size_t bytes) {
 
 HD_EXPORT size_t malloc_usable_size(void *p) { return hdi_usable(p); }
 
-HD_EXPORT char *strdup(const char *text) {
-  size_t bytes = strlen(text) + 1;
-  char *copy = hdi_alloc(bytes);
-  return copy == NULL ? NULL : memcpy(copy, text, bytes);
-}
-
-HD_EXPORT char *strndup(const char *text, size_t max_bytes) {
-  size_t length = strnlen(text, max_bytes);
-  char *copy = hdi_alloc(length + 1);
-  if (copy == NULL) return NULL;
-  copy[length] = 0;
-  return memcpy(copy, text, length);
-}
-
 /* Names under which programs and the C library itself reach the same functions. */
 ALIAS(malloc) void *__libc_malloc(size_t bytes);
 ALIAS(free) void __libc_free(void *p);
@@ -71,5 +54,4 @@ ALIAS(cfree) void __libc_cfree(void *p);
 ALIAS(memalign) void *__libc_memalign(size_t alignment, size_t bytes);
 ALIAS(valloc) void *__libc_valloc(size_t bytes);
 ALIAS(pvalloc) void *__libc_pvalloc(size_t bytes);
-ALIAS(reallocarray) void *__libc_reallocarray(void *p, size_t count, size_t bytes);
 ALIAS(posix_memalign) int __posix_memalign(void **out, size_t alignment, size_t bytes);

@@ -34,13 +34,17 @@ def run_objects(place):
 
 
 def prepare_lua(place):
+    """Lua as its authors publish it: Debian's changes to the makefile want libtool."""
     fetch_source("lua5.4", place.shared)
+    (place.shared / "made").mkdir(exist_ok=True)
+    for path in place.shared.glob("lua5.4_*.orig.tar.*z"):
+        place.run("tar", "-xf", path, "-C", place.shared / "made")
 
 
 def run_lua(place):
-    source = next(place.shared.glob("lua5.4-*/src"), None)
+    source = next(place.shared.glob("made/*/src"), None)
     if source is None:
-        raise Failed("Debian's source package of lua5.4 holds no src/")
+        raise Failed("the source package of lua5.4 holds no src/")
     for words in (("-O2", "-g"), ("-O3", "-flto=2", "-ffat-lto-objects", "-frandom-seed=7")):
         folder = place.folder / words[0][1:]
         shutil.copytree(source, folder)
