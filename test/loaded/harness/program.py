@@ -34,4 +34,4 @@ class Program:
     mapped: tuple = ()
     outside: dict = field(default_factory=dict)
     short: bool = False
-    seconds: int = 120
+    seconds: int = 300

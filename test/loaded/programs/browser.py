@@ -29,4 +29,4 @@ def run(place):
 
 
 PROGRAMS = [Program("chromium", "headless Chromium: DOM and picture of a page with scripts", run, {"chromium": "chromium"},
-                    mapped=("chromium",), seconds=300)]
+                    mapped=("chromium",), seconds=400)]

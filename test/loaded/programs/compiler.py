@@ -9,11 +9,12 @@ from harness.place import HERE, digest
 from harness.program import Failed, Program
 
 LEVELS = (("-O0", "-g"), ("-O2",), ("-O3", "-g", "-flto=2", "-ffat-lto-objects", "-frandom-seed=7"))
-CORE = HERE.parent.parent / "src" / "core"
+SOURCE = HERE.parent.parent / "src"
 
 
 def made(folder, *patterns):
-    found = {str(path.relative_to(folder)): digest(path) for pattern in patterns for path in sorted(folder.rglob(pattern)) if path.is_file()}
+    paths = [path for pattern in patterns for path in sorted(folder.rglob(pattern)) if path.is_file()]
+    found = {str(path.relative_to(folder)): digest(path) for path in paths}
     if not found:
         raise Failed(f"nothing was made: {', '.join(patterns)}")
     return found
@@ -29,7 +30,8 @@ def run_objects(place):
     place.run("g++", *deep, "-g", "-std=c++17", "-c", "templates.cpp", "-o", "templates.o")
     place.run("g++", "templates.o", "-o", "templates.exe")
     for name in ("heap", "page"):
-        place.run("gcc", "-std=c11", "-O2", "-g", "-I", CORE.parent, "-I", CORE.parent.parent / "include", "-S", CORE / f"{name}.c", "-o", f"{name}.s")
+        place.run("gcc", "-std=c11", "-O2", "-g", "-I", SOURCE, "-I", SOURCE.parent / "include", "-S", SOURCE / "core" / f"{name}.c",
+                  "-o", f"{name}.s")
     return made(place.folder, "*.o", "*.s", "*.exe") | {"answers": place.run("./program.exe").out + place.run("./templates.exe").out}
 
 
@@ -49,14 +51,16 @@ def run_lua(place):
         folder = place.folder / words[0][1:]
         shutil.copytree(source, folder)
         # One job: the order of an archive's members, and so its bytes, is the makefile's.
-        place.run("make", "-C", folder, "-j2", "CC=gcc -std=gnu99", "AR=ar rcD", "RANLIB=ranlib -D", f"MYCFLAGS={' '.join(words)} -DLUA_USE_LINUX",
-                  "MYLIBS=-Wl,-E -ldl", f"MYLDFLAGS={' '.join(words)}", "a", "lua", "luac")
+        flags = " ".join(words)
+        place.run("make", "-C", folder, "-j2", "CC=gcc -std=gnu99", "AR=ar rcD", "RANLIB=ranlib -D", f"MYCFLAGS={flags} -DLUA_USE_LINUX",
+                  "MYLIBS=-Wl,-E -ldl", f"MYLDFLAGS={flags}", "a", "lua", "luac")
     results = made(place.folder, "*.o", "*.a", "lua", "luac")
     return results | {"answer": place.run(place.folder / "O3" / "lua", place.input / "tables.lua", "1").out}
 
 
 PROGRAMS = [
-    Program("gcc", "gcc, g++, ld, LTO: objects and programs byte-equal", run_objects, {"gcc": "gcc", "g++": "g++"}, mapped=("cc1",), short=True),
+    Program("gcc", "gcc, g++, ld, LTO: objects and programs byte-equal", run_objects, {"gcc": "gcc", "g++": "g++"}, mapped=("cc1",),
+            short=True),
     Program("gcc-lua", "gcc and make build Lua twice: objects, archives, programs byte-equal", run_lua,
             {"gcc": "gcc", "make": "make", "dpkg-source": "dpkg-dev"}, prepare=prepare_lua, mapped=("cc1", "lto1")),
 ]

@@ -31,4 +31,6 @@ def run(place):
     return results
 
 
-PROGRAMS = [Program("ghostscript", "ghostscript: PostScript to PDF, PNG by threads, TIFF, JPEG, text", run, {"gs": "ghostscript"}, mapped=("gs",))]
+PROGRAMS = [
+    Program("ghostscript", "ghostscript: PostScript to PDF, PNG by threads, TIFF, JPEG, text", run, {"gs": "ghostscript"}, mapped=("gs",)),
+]

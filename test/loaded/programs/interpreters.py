@@ -16,5 +16,5 @@ def script(program, name, rounds):
 PROGRAMS = [
     Program("perl", "perl: hashes, regular expressions, sorting", script("perl", "words.pl", 4), {"perl": "perl"}, short=True),
     Program("lua", "lua5.4: tables, strings, closures, coroutines", script("lua5.4", "tables.lua", 6), {"lua5.4": "lua5.4"}, short=True),
-    Program("ruby", "ruby: objects, strings, threads, fork, compaction", script("ruby", "objects.rb", 4), {"ruby": "ruby"}, seconds=180),
+    Program("ruby", "ruby: objects, strings, threads, fork, compaction", script("ruby", "objects.rb", 4), {"ruby": "ruby"}),
 ]

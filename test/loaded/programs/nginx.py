@@ -79,7 +79,8 @@ def load(place, port, paths_, seconds):
 
     def one(path):
         try:
-            outcomes.append(place.run("wrk", "-t1", "-c12", f"-d{seconds}s", "-H", "Accept-Encoding: gzip", f"http://127.0.0.1:{port}{path}"))
+            address = f"http://127.0.0.1:{port}{path}"
+            outcomes.append(place.run("wrk", "-t1", "-c12", f"-d{seconds}s", "-H", "Accept-Encoding: gzip", address))
         except Exception as problem:
             outcomes.append(problem)
 

@@ -30,57 +30,64 @@ shared_memory_type = mmap
 """
 
 
-def programs():
-    """The newest server's own directory (Debian keeps it off the PATH)."""
-    return max(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+class Cluster:
+    """A data directory and the programs that work on it."""
+
+    def __init__(self, place):
+        self.place, self.port, self.data, self.process = place, place.port(), place.folder / "data", None
+        # The newest server's own directory; Debian keeps it off the PATH.
+        self.programs = max(pathlib.Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+
+    def owner(self, name, *words):
+        """A program that works on the files, as the user they belong to."""
+        return self.place.run(self.programs / name, "-D", self.data, *words, user=USER).out
+
+    def client(self, name, *words, **more):
+        return self.place.run(self.programs / name, "-h", self.place.folder, "-p", self.port, "-U", USER, *words, **more)
+
+    def start(self):
+        self.process = self.place.start(self.programs / "postgres", "-D", self.data, user=USER)
+        self.place.wait_for(self.process, lambda: self.client("pg_isready", "-q", expect=None).code == 0, "postgres")
+
+    def query(self, name):
+        return self.client("psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", self.place.input / name, "postgres").out
+
+    def bench(self, *words):
+        done = self.client("pgbench", *words, "postgres")
+        if "number of failed transactions: 0" not in done.out and "-i" not in words:
+            raise Failed(f"pgbench: {done.out[-400:]}")
 
 
-def start(place, data):
-    process = place.start(programs() / "postgres", "-D", data, user=USER)
-    place.wait_for(process, lambda: place.run(programs() / "pg_isready", "-h", place.folder, "-q", *place.at, expect=None).code == 0, "postgres")
-    return process
-
-
-def query(place, sql):
-    return place.run(programs() / "psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-h", place.folder, *place.at, "-U", USER, "-f", "-",
-                     "postgres", stdin=sql).out
-
-
-def bench(place, *words):
-    done = place.run(programs() / "pgbench", "-h", place.folder, *place.at, "-U", USER, *words, "postgres")
-    if "number of failed transactions: 0" not in done.out and "-i" not in words:
-        raise Failed(f"pgbench: {done.out[-400:]}")
-    return done
+def load(place, cluster):
+    cluster.bench("-i", "-q", "-s", 2, "-I", "dtgvpf")
+    count = place.times(400, least=20)
+    for mode in ("simple", "prepared"):
+        cluster.bench("-n", "-c", 6, "-j", 2, "-t", count, "--random-seed", 7, "-M", mode)
+    cluster.bench("-n", "-C", "-c", 4, "-t", max(10, count // 20), "--random-seed", 8)  # a process a transaction
 
 
 def run(place):
     if os.getuid() == 0:
         place.give_to(USER)
-    port, data = place.port(), place.folder / "data"
-    place.at = ("-p", str(port))
-    place.run(programs() / "initdb", "-k", "-D", data, "-U", USER, "-A", "trust", "--locale=C", "-E", "UTF8", user=USER)
-    (data / "postgresql.conf").write_text(CONFIG.format(port=port, folder=place.folder))
-    process = start(place, data)
-    bench(place, "-i", "-q", "-s", 2, "-I", "dtgvpf")
-    count = place.times(400, least=20)
-    for mode in ("simple", "prepared"):
-        bench(place, "-n", "-c", 6, "-j", 2, "-t", count, "--random-seed", 7, "-M", mode)
-    bench(place, "-n", "-C", "-c", 4, "-t", max(10, count // 20), "--random-seed", 8)  # a process a transaction
-    answers = query(place, (place.input / "queries.sql").read_text())
-    place.stop(process, signal.SIGQUIT, expect=None, processes=0)  # as after a crash: the log is replayed
-    process = start(place, data)
-    totals = query(place, (place.input / "totals.sql").read_text())
-    place.run(programs() / "pg_amcheck", "-h", place.folder, *place.at, "-U", USER, "--all", "--install-missing", "--heapallindexed",
-              "--parent-check")
-    dump = place.run(programs() / "pg_dump", "-h", place.folder, *place.at, "-U", USER, "-t", "pgbench_accounts", "--inserts", "postgres").out
-    place.stop(process, signal.SIGINT, processes=2)
-    checks = place.run(programs() / "pg_checksums", "--check", "-D", data, user=USER).out
-    bad = [line for line in checks.splitlines() if line.startswith("Bad checksums:")]
-    return {"totals": totals, "queries": digest(answers), "query_bytes": len(answers), "checksums": bad, "dump_lines": dump.count("INSERT INTO")}
+    cluster = Cluster(place)
+    cluster.owner("initdb", "-k", "-U", USER, "-A", "trust", "--locale=C", "-E", "UTF8")
+    (cluster.data / "postgresql.conf").write_text(CONFIG.format(port=cluster.port, folder=place.folder))
+    cluster.start()
+    load(place, cluster)
+    answers = cluster.query("queries.sql")
+    place.stop(cluster.process, signal.SIGQUIT, expect=None, processes=0)  # as after a crash: the log is replayed
+    cluster.start()
+    totals = cluster.query("totals.sql")
+    cluster.client("pg_amcheck", "--all", "--install-missing", "--heapallindexed", "--parent-check")
+    dump = cluster.client("pg_dump", "-t", "pgbench_accounts", "--inserts", "postgres").out
+    place.stop(cluster.process, signal.SIGINT, processes=2)
+    bad = [line for line in cluster.owner("pg_checksums", "--check").splitlines() if line.startswith("Bad checksums:")]
+    return {"totals": totals, "queries": digest(answers), "query_bytes": len(answers), "checksums": bad,
+            "dump_lines": dump.count("INSERT INTO")}
 
 
 PROGRAMS = [
     Program("postgres", "PostgreSQL: pgbench, checksums, recovery, amcheck", run,
             {"/usr/lib/postgresql/*/bin/postgres": "postgresql-15", "/usr/lib/postgresql/*/bin/pgbench": "postgresql-15"},
-            mapped=("postgres",), seconds=240),
+            mapped=("postgres",), seconds=600),
 ]

@@ -15,7 +15,8 @@ test_lzma test_hashlib test_decimal test_xml_etree test_ctypes test_sqlite3 test
 test_subprocess test_posix test_signal test_generators test_descr test_class test_functools test_traceback
 test_threading_local test_concurrent_futures.ThreadPoolAsCompletedTests test_concurrent_futures.ProcessPoolForkExecutorTest
 test_concurrent_futures.ProcessPoolForkAsCompletedTest test_concurrent_futures.ThreadPoolWaitTests test_faulthandler
-test_multiprocessing_fork.WithProcessesTestPool test_multiprocessing_fork.WithProcessesTestQueue test_multiprocessing_fork.WithProcessesTestLock
+test_multiprocessing_fork.WithProcessesTestPool test_multiprocessing_fork.WithProcessesTestQueue
+test_multiprocessing_fork.WithProcessesTestLock
 test_multiprocessing_fork.WithManagerTestPool test_multiprocessing_spawn.WithProcessesTestProcess test_asyncio.test_tasks""".split()
 AT_ONCE = 2
 DEBIAN = "/usr/bin/python3.11"
@@ -64,5 +65,5 @@ PROGRAMS = [
     Program("python", "python3: objects, threads, pickling; with pymalloc and without", run_script, {"python3": "python3"}, short=True),
     Program("python-tests", f"python3's own tests: {len(TESTS)} modules and classes", run_tests,
             {DEBIAN: "python3.11", "/usr/lib/python3.11/test/test_dict.py": "libpython3.11-testsuite"},
-            mapped=(pathlib.Path(DEBIAN).name,), seconds=900),
+            mapped=(pathlib.Path(DEBIAN).name,), seconds=1800),
 ]

@@ -43,7 +43,7 @@ def snapshot(client):
 
 def server(place, port):
     process = place.start("redis-server", "--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", place.folder,
-                          "--enable-debug-command", "yes", "--maxmemory", "1gb", "--io-threads", "2")
+                          "--enable-debug-command", "yes", "--maxmemory", "1gb", *(("--io-threads", "2") if place.scale >= 1 else ()))
     place.wait_for(process, lambda: Client(port).say("PING") == b"PONG", "redis-server")
     return process, Client(port)
 
@@ -54,8 +54,8 @@ def under_load(place, port, client):
 
     def bench():
         try:
-            outcome["done"] = place.run("redis-benchmark", "-p", port, "-n", place.times(30000), "-c", 20, "--threads", 2, "-q", "-d", 400,
-                                        "-r", 20000, "--dbnum", 1, "-t", "set,get,incr,lpush,rpop,sadd,hset,spop,zadd,zpopmin,mset")
+            outcome["done"] = place.run("redis-benchmark", "-p", port, "-n", place.times(30000), "-c", 20, "-q", "-d", 400, "-r", 20000,
+                                         "--dbnum", 1, "-t", "set,get,incr,lpush,rpop,sadd,hset,spop,zadd,zpopmin,mset")
         except Exception as problem:
             outcome["problem"] = problem
 

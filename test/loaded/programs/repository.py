@@ -56,5 +56,6 @@ def run(place):
 
 
 PROGRAMS = [
-    Program("git", "git: commit, merge, clone, gc, repack, fsck, rebase, log, blame, grep", run, {"git": "git"}, mapped=("git",), short=True),
+    Program("git", "git: commit, merge, clone, gc, repack, fsck, rebase, log, blame, grep", run, {"git": "git"}, mapped=("git",),
+            short=True),
 ]
