@@ -1,7 +1,7 @@
 """Headless Chromium: a local page with scripts, its DOM and a picture of it.
 
-Chromium defines malloc in its own executable, so the preload reaches only what stands beside it: the launching script, the
-crash handler, fontconfig's and the like's children. Its own heaps stay its own; what is shown is that nothing breaks.
+Chromium defines malloc in its own executable, so its heaps stay its own: Heddle is mapped, and serves only the launching
+script and helpers that are other executables. What is shown is that nothing breaks; own_malloc.c holds what once did.
 
 SPDX-License-Identifier: MIT
 """
