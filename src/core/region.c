@@ -11,7 +11,7 @@
 #include "core/thread.h"
 #include "os/os.h"
 
-enum { PURGE_UNITS = 16 };
+enum { PURGE_UNITS = 16, RESERVED_UNITS = 4096 };
 
 static size_t units_for(size_t bytes) { return (hd_max(bytes, 1) + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT; }
 
@@ -47,10 +47,26 @@ void *hdi_region_take(hd_area_kind kind, const char *name, size_t bytes, bool *z
   return make(ready ? hdi_space_take(&hdi_space, units_for(bytes), 1, zeroed) : NULL, kind, name);
 }
 
+/* The used ends of short-lived regions stay dirty, and no clean run forms across them: a program that makes and destroys such objects
+ * faster than the purger comes, or without one, would move on into new address range for ever. So now and then, before it does, the
+ * dirty runs go back. */
+static hd_unit *take_clean(size_t units) {
+  static atomic_size_t reserved; /* since the last time */
+  hd_unit *first = hdi_space_take_clean_again(&hdi_space, units);
+  if (first == NULL && hd_load_relaxed(&reserved) >= RESERVED_UNITS && hd_load_relaxed(&hdi_space.dirty_units) > 0) {
+    hd_store_relaxed(&reserved, (size_t)0);
+    hdi_space_purge(&hdi_space, hdi_space_tick(), SIZE_MAX);
+    first = hdi_space_take_clean_again(&hdi_space, units);
+  }
+  if (first == NULL) first = hdi_space_take_clean(&hdi_space, units);
+  if (first != NULL) hd_add(&reserved, units);
+  return first;
+}
+
 void *hdi_region_reserve(hd_area_kind kind, const char *name, size_t bytes) {
   bool ready = hdi_region_start() && bytes <= PTRDIFF_MAX;
   size_t units = units_for(bytes);
-  return make(ready && hdi_space_allows(&hdi_space, units) ? hdi_space_take_clean(&hdi_space, units) : NULL, kind, name);
+  return make(ready && hdi_space_allows(&hdi_space, units) ? take_clean(units) : NULL, kind, name);
 }
 
 size_t hdi_region_bytes(const void *region) { return (size_t)unit_of(region)->run_units << HD_UNIT_SHIFT; }

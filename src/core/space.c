@@ -586,7 +586,7 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   return first;
 }
 
-static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind) {
+static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind, bool grow) {
   hd_unit *first = NULL;
   size_t skipped = 0;
   if (!hdi_lock_take_unless_fork(&space->lock)) return NULL;
@@ -596,7 +596,7 @@ static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind) {
     size_t run_units = run->run_units;
     detach(space, run);
     first = carve(space, run, run_units, 0, units, kind);
-  } else if (kind == HD_UNIT_CLEAN) {
+  } else if (grow) {
     first = take_top(space, units, 1, &skipped);
   }
   hdi_lock_drop(&space->lock);
@@ -604,8 +604,9 @@ static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind) {
   return first;
 }
 
-hd_unit *hdi_space_take_clean(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_CLEAN); }
-hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_DIRTY); }
+hd_unit *hdi_space_take_clean(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_CLEAN, true); }
+hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_CLEAN, false); }
+hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_DIRTY, false); }
 
 hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
   hd_space *space = &hdi_space;

@@ -52,6 +52,24 @@ static void refused(void **state) {
   assert_int_equal(errno, ENOMEM);
 }
 
+/* Objects whose ends were used come and go: the address range in use has an end, also without a purger. */
+static void come_and_go(void **state) {
+  (void)state;
+  size_t half = 0;
+  assert_int_equal(hd_option_set("purge", "off"), HD_OK);
+  for (unsigned round = 0; round < 4000; round++) {
+    uint8_t *region = hdi_region_reserve(HD_AREA_ARENA, "short", MIB);
+    assert_non_null(region);
+    assert_int_equal(region[0] | region[1] | region[MIB - 1], 0);
+    region[0] = region[MIB - 1] = 1;
+    hdi_region_give(region, 1, MIB - 1);
+    if (round == 2000) half = hdi_space.top;
+  }
+  assert_int_equal(hdi_space.top, half);
+  assert_true(half < 3 * 4096);
+  assert_int_equal(hd_option_set("purge", "on"), HD_OK);
+}
+
 /* A reserve costs nothing and is given back without becoming resident: only its touched ends are dirty afterwards. */
 static void reserve_stays_clean(void **state) {
   (void)state;
@@ -158,6 +176,7 @@ static void shows(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(taken_and_given), cmocka_unit_test(refused),
+      cmocka_unit_test(come_and_go),
       cmocka_unit_test(reserve_stays_clean), cmocka_unit_test(does_not_pile_up),
       cmocka_unit_test(purge_and_guard),
       cmocka_unit_test(extended_and_shrunk), cmocka_unit_test(shows),
