@@ -39,7 +39,8 @@ HD_EXPORT void *hd_recalloc(void *p, size_t count, size_t bytes) {
   uint8_t *block = hdi_realloc(p, total);
   if (block == NULL) return NULL;
   size_t usable = hdi_usable(block);
-  if (usable > old) memset(block + old, 0, usable - old);
+  size_t from = block == p ? old : hd_min(old, total); /* a copy made shorter ends in what lay there before */
+  if (usable > from) memset(block + from, 0, usable - from);
   return block;
 }
 

@@ -1,0 +1,140 @@
+/* The malloc family by sizes: all of them to 1 MiB, in every way of allocating; resizing between all pairs of edges; recalloc's zeroes.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "heddle.h"
+
+#define MIB ((size_t)1 << 20)
+
+static void all_sizes(void **state) {
+  (void)state;
+  for (size_t bytes = 0; bytes <= MIB; bytes++) {
+    unsigned char *p = hd_malloc(bytes);
+    size_t usable = hd_usable_size(p);
+    assert_non_null(p);
+    assert_int_equal((uintptr_t)p % 16, 0);
+    assert_true(usable >= bytes && usable == hd_good_size(bytes));
+    if (bytes > 0) p[0] = p[usable - 1] = 0xa5;
+    assert_ptr_equal(hd_expand(p, usable), p);
+    hd_free_sized(p, bytes);
+  }
+}
+
+static void all_sizes_zeroed(void **state) {
+  (void)state;
+  for (size_t bytes = 1; bytes <= MIB; bytes += bytes < 70000 ? 1 : 257) {
+    unsigned char *p = hd_malloc(bytes);
+    memset(p, 0xa5, hd_usable_size(p));
+    hd_free(p);
+    p = hd_zalloc(bytes);
+    size_t usable = hd_usable_size(p);
+    assert_true(p[0] == 0 && memcmp(p, p + 1, usable - 1) == 0);
+    hd_free(p);
+  }
+}
+
+static void all_alignments(void **state) {
+  (void)state;
+  for (size_t alignment = 1; alignment <= 4 * MIB; alignment *= 2) {
+    for (size_t bytes = 0; bytes <= 300000; bytes += bytes < 2000 ? 13 : 9973) {
+      unsigned char *p = hd_aligned_zalloc(alignment, bytes);
+      assert_non_null(p);
+      assert_int_equal((uintptr_t)p & (alignment - 1), 0);
+      assert_true(hd_usable_size(p) >= bytes && (bytes == 0 || (p[0] | p[bytes - 1]) == 0));
+      memset(p, 0xa5, bytes);
+      p = hd_aligned_realloc(p, alignment, bytes * 2 + 1);
+      assert_int_equal((uintptr_t)p & (alignment - 1), 0);
+      assert_true(bytes == 0 || (p[0] & p[bytes - 1]) == 0xa5);
+      hd_free_aligned_sized(p, alignment, bytes * 2 + 1);
+    }
+  }
+}
+
+static const size_t edges[] = {1,     16,    17,    64,    65,    1024,  1025,   1245,    4096,     20480,
+                               28672, 57344, 57345, 65536, 65537, 262144, 262145, MIB + 1, 4 * MIB, 9 * MIB};
+#define EDGE_COUNT (sizeof edges / sizeof *edges)
+
+static void resized_between_edges(void **state) {
+  hd_heap *heap = *state;
+  for (size_t i = 0; i < EDGE_COUNT * EDGE_COUNT; i++) {
+    size_t from = edges[i / EDGE_COUNT], to = edges[i % EDGE_COUNT], kept = from < to ? from : to;
+    for (int where = 0; where < 2; where++) {
+      unsigned char *p = where ? hd_heap_malloc(heap, from) : hd_malloc(from);
+      memset(p, 0x5a, from);
+      p = where ? hd_heap_realloc(heap, p, to) : hd_realloc(p, to);
+      assert_true(p[0] == 0x5a && memcmp(p, p + 1, kept - 1) == 0);
+      assert_true(hd_usable_size(p) >= to);
+      assert_ptr_equal(hd_heap_of(p), where ? heap : NULL);
+      if (where) hd_heap_free(heap, p);
+      else hd_free(p);
+    }
+  }
+}
+
+/* A chain of recalloc that writes nothing stays zero, also where a shorter copy took over memory with old content. */
+static void recalloc_stays_zero(void **state) {
+  (void)state;
+  for (size_t i = 0; i < EDGE_COUNT * EDGE_COUNT; i++) {
+    size_t from = edges[i / EDGE_COUNT], to = edges[i % EDGE_COUNT];
+    unsigned char *old = hd_malloc(to);
+    memset(old, 0xa5, hd_usable_size(old));
+    hd_free(old);
+    unsigned char *p = hd_recalloc(NULL, 1, from);
+    p = hd_recalloc(p, to, 1);
+    p = hd_recalloc(p, 2, to);
+    assert_true(p[0] == 0 && memcmp(p, p + 1, 2 * to - 1) == 0);
+    hd_free(p);
+  }
+}
+
+static void refused(void **state) {
+  hd_heap *heap = *state;
+  void *out = heap, *p = hd_malloc(10);
+  volatile size_t much = SIZE_MAX / 2 + 1; /* or the compiler warns of each call */
+  size_t half = much;
+  assert_int_equal(hd_posix_memalign(&out, 4, 8), EINVAL);
+  assert_int_equal(hd_posix_memalign(&out, 24, 8), EINVAL);
+  assert_int_equal(hd_posix_memalign(&out, (size_t)1 << 41, 8), EINVAL);
+  assert_int_equal(hd_posix_memalign(&out, 16, half), ENOMEM);
+  assert_ptr_equal(out, heap);
+  errno = 0;
+  assert_null(hd_aligned_alloc(0, 8));
+  assert_int_equal(errno, EINVAL);
+  void *results[] = {hd_malloc(half),           hd_zalloc(half),      hd_calloc(half, 2),     hd_realloc(p, half),
+                     hd_reallocarray(p, half, 2), hd_recalloc(p, half, 2), hd_aligned_alloc(64, half), hd_heap_malloc(heap, half),
+                     hd_heap_calloc(heap, 2, half), hd_heap_aligned_alloc(heap, 64, half), hd_aligned_realloc(p, 64, half)};
+  for (size_t i = 0; i < sizeof results / sizeof *results; i++) assert_null(results[i]);
+  assert_int_equal(errno, ENOMEM);
+  assert_int_equal(hd_good_size(half), 0);
+  assert_null(hd_expand(p, half));
+  assert_null(hd_expand(NULL, 1));
+  assert_int_equal(hd_usable_size(p), 16);
+  assert_null(hd_realloc(p, 0));
+}
+
+static int make_heap(void **state) {
+  *state = hd_heap_create(NULL);
+  return *state == NULL;
+}
+
+static int drop_heap(void **state) {
+  hd_heap_destroy(*state);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(all_sizes),           cmocka_unit_test(all_sizes_zeroed), cmocka_unit_test(all_alignments),
+      cmocka_unit_test(resized_between_edges), cmocka_unit_test(recalloc_stays_zero), cmocka_unit_test(refused),
+  };
+  return cmocka_run_group_tests(tests, make_heap, drop_heap);
+}
