@@ -194,12 +194,22 @@ static void print_table(bool help) {
   hdi_os_write(2, buffer, hdi_text_length(&text));
 }
 
-void hdi_options_init(void) {
+void hdi_options_read(void) {
   if (&heddle_options != NULL && heddle_options != NULL) set_list(heddle_options, strlen(heddle_options), "heddle_options");
   read_file();
   const char *list = environment("HEDDLE");
   if (list != NULL) set_list(list, strlen(list), "HEDDLE");
   read_single_variables();
+}
+
+/* A program may ask before its first allocation. What it sets then is stronger than what is read here. */
+static void read_once(void) {
+  static atomic_bool done;
+  if (!atomic_exchange(&done, true)) hdi_options_read();
+}
+
+void hdi_options_init(void) {
+  read_once();
   running = true;
   if (hdi_options.help) print_table(true);
   else if (hdi_options.verbose) print_table(false);
@@ -207,12 +217,14 @@ void hdi_options_init(void) {
 
 HD_EXPORT hd_status hd_option_set(const char *name, const char *value) {
   if (name == NULL || value == NULL) return HD_ERR_UNKNOWN;
+  read_once();
   return set(name, strlen(name), value, strlen(value));
 }
 
 HD_EXPORT size_t hd_option_get(const char *name, char *buffer, size_t bytes) {
   hd_text text;
   hdi_text_start(&text, buffer, bytes);
+  read_once();
   const option *item = name == NULL ? NULL : find(name, strlen(name));
   if (item != NULL) put_value(&text, item, hd_load_owned(item->value));
   return text.wanted;

@@ -22,7 +22,10 @@ typedef struct hd_options {
 
 extern __attribute__((visibility("hidden"))) hd_options hdi_options;
 
-/* Read all layers but the last; prints help and the verbose listing if they are asked for. */
+/* Read all layers but the last, over what is set already. */
+void hdi_options_read(void);
+
+/* At the start: read, and fix what can't change later; prints help and the verbose listing if they are asked for. */
 void hdi_options_init(void);
 
 #endif

@@ -26,6 +26,22 @@ static const struct entry {
 };
 #define OPTION_COUNT (sizeof table / sizeof *table)
 
+/* First of all: nothing has been allocated yet. The layers count already, and what the program sets is stronger than they. */
+static void test_before_the_first_allocation(void **state) {
+  (void)state;
+  char text[32];
+  setenv("HEDDLE", "purge-delay:123,onerror:report", 1);
+  assert_int_equal(hd_option_get("onerror", text, sizeof text), strlen("report"));
+  assert_int_equal(hd_option_get("purge-delay", text, sizeof text), 3);
+  assert_string_equal(text, "123");
+  assert_int_equal(hd_option_set("purge-delay", "7"), HD_OK);
+  hd_free(hd_malloc(1)); /* starts the library: from here on only late options may change */
+  hd_option_get("purge-delay", text, sizeof text);
+  assert_string_equal(text, "7");
+  assert_int_equal(hd_option_set("purge-delay", "750"), HD_OK);
+  assert_int_equal(hd_option_set("onerror", "abort"), HD_OK);
+}
+
 static void test_table_is_sane(void **state) {
   (void)state;
   for (size_t i = 0; i < OPTION_COUNT; i++) {
@@ -86,9 +102,8 @@ static void test_garbage(void **state) {
 }
 
 int main(void) {
-  hd_free(hd_malloc(1)); /* starts the library: from here on only late options may change */
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table_is_sane),
+      cmocka_unit_test(test_before_the_first_allocation), cmocka_unit_test(test_table_is_sane),
       cmocka_unit_test(test_get_gives_what_set_reads),
       cmocka_unit_test(test_numbers_keep_their_range),
       cmocka_unit_test(test_garbage),
