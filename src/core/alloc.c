@@ -361,7 +361,7 @@ static void free_any(void *p, hd_heap *self) {
  * and the rotation can both be undone, so the fast path need not keep the pointer. */
 void hdi_free_misfit(hd_unit *unit, uint64_t index) {
   uint64_t offset = hd_rotate_right(index, 64u - unit->shift) * (unit->block_bytes >> unit->shift);
-  free_any(unit->base + offset, hdi_heap_self);
+  free_any((void *)((uintptr_t)unit->base + offset), hdi_heap_self); /* may wrap around: to NULL, for one */
 }
 
 /* The entry is the right one if the index says so, whose ever the page is: see hdi_unit_block_index. */
