@@ -1,6 +1,8 @@
 /* The model test: a driver of all operations against a shadow heap, with the supervisor that shrinks a failure.
  *
  *   model [-n operations] [-s seed] [-t threads] [--race] [--only i,j,k] [--canary kind] [--shrink-seconds n] [--self-test]
+ *   model --play file     the operations that stand in a file, one a line
+ *   model --save file     write the operations of the other options into a file, and run nothing
  *
  * The worker runs in a process of its own, so that a crash is a finding like any other. After a failure in serial mode the
  * supervisor removes operations as long as the same kind of failure remains (delta debugging), and prints the line that replays
@@ -52,8 +54,10 @@ static bool fails(const struct plan *plan) {
   snprintf(threads, sizeof threads, "%d", plan->thread_count);
   snprintf(fd, sizeof fd, "%d", record_fd);
   snprintf(bytes, sizeof bytes, "%d", plan->canary);
-  char *argv[] = {program[0],  "--worker", fd,    "-s", seed, "-n", count, "-t", threads, "--strike", bytes,
-                  plan->racing ? "--race" : NULL, NULL};
+  char *argv[16] = {program[0], "--worker", fd, "-s", seed, "-n", count, "-t", threads, "--strike", bytes};
+  size_t argc = 11;
+  if (plan->racing) argv[argc++] = "--race";
+  if (plan->play) argv[argc++] = "--play", argv[argc++] = (char *)(uintptr_t)plan->play;
   record->kind[0] = record->message[0] = 0;
   pid_t child = fork();
   TS_CHECK(child >= 0, "fork: %d", errno);
@@ -119,8 +123,11 @@ static void shrink(const struct plan *plan) {
 }
 
 static void print_replay(const struct plan *plan) {
-  ts_print(2, "replay: %s -s %" PRIu64 " -n %" PRIu64 " -t %d%s%s%s", program[0], plan->seed, plan->op_count, plan->thread_count,
+  const char *options = getenv("HEDDLE");
+  ts_print(2, "replay: %s%s%s%s -s %" PRIu64 " -n %" PRIu64 " -t %d%s%s%s", options ? "HEDDLE=" : "", options ? options : "",
+           options ? " " : "", program[0], plan->seed, plan->op_count, plan->thread_count,
            plan->racing ? " --race" : "", plan->canary ? " --canary " : "", plan->canary ? canary_name[plan->canary] : "");
+  if (plan->play) ts_print(2, " --play %s", plan->play);
   if (record->listed && record->list_count <= SHOWN_MAX)
     for (uint32_t i = 0; i < record->list_count; i++) ts_print(2, "%s%" PRIu32, i ? "," : " --only ", record->list[i]);
   ts_print(2, "\n");
@@ -160,6 +167,39 @@ static int self_test(struct plan plan) {
   return 0;
 }
 
+/* ---- lists of operations ------------------------------------------------------------------------------------------ */
+
+static void save_list(const struct plan *plan, const char *path) {
+  FILE *file = fopen(path, "w");
+  TS_CHECK(file != NULL, "can't write %s: %d", path, errno);
+  uint64_t count = record->listed ? record->list_count : plan->op_count;
+  for (uint64_t i = 0; i < count; i++) {
+    char line[256];
+    uint64_t index = record->listed ? record->list[i] : i;
+    struct op op = plan->list ? plan->list[index] : op_choose(plan->seed, index);
+    op_write_text(&op, line, sizeof line);
+    fprintf(file, "%s\n", line);
+  }
+  TS_CHECK(fclose(file) == 0, "can't write %s: %d", path, errno);
+}
+
+/* The memory is the system's: the allocator under test should see the operations and nothing else. */
+static void read_list(struct plan *plan) {
+  char line[256];
+  FILE *file = fopen(plan->play, "r");
+  TS_CHECK(file != NULL, "can't read %s: %d", plan->play, errno);
+  uint64_t count = 0;
+  while (fgets(line, sizeof line, file)) count++;
+  rewind(file);
+  struct op *list = mmap(NULL, (size_t)(count + 1) * sizeof *list, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  TS_CHECK(list != MAP_FAILED, "mmap of the operations: %d", errno);
+  for (uint64_t i = 0; i < count; i++)
+    TS_CHECK(fgets(line, sizeof line, file) && op_read_text(line, &list[i]), "%s: line %" PRIu64 " is no operation", plan->play, i + 1);
+  fclose(file);
+  plan->list = list;
+  plan->op_count = count;
+}
+
 /* ---- the program ------------------------------------------------------------------------------------------------ */
 
 static void read_only_list(const char *text) {
@@ -191,10 +231,14 @@ int main(int argc, char **argv) {
   plan.seed = ts_option_text(argc, argv, "-s") ? ts_option(argc, argv, "-s", 0) : ts_seed();
   shrink_seconds = (unsigned)ts_option(argc, argv, "--shrink-seconds", 60);
   TS_CHECK(plan.thread_count >= 1 && plan.thread_count <= 64, "-t wants 1 to 64 threads");
+  plan.play = ts_option_text(argc, argv, "--play");
+  if (plan.play) read_list(&plan);
   if (worker) return work(&plan, (int)ts_option(argc, argv, "--worker", 0));
   ts_expect_heddle();
   open_record(plan.op_count);
   if (ts_option_text(argc, argv, "--only")) read_only_list(ts_option_text(argc, argv, "--only"));
+  const char *save = ts_option_text(argc, argv, "--save");
+  if (save) return save_list(&plan, save), 0;
   if (ts_flag(argc, argv, "--self-test")) return self_test(plan);
   uint64_t start = ts_now_ms();
   if (fails(&plan)) return report(&plan);

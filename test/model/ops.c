@@ -2,84 +2,30 @@
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
-#include "ops.h"
+#include "parts.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include "../support/support.h"
 
-/* errno before each call; no call of the family may set this value. */
-#define ERRNO_MARK 4242
-#define HEAP_MEMORY_BYTES ((size_t)4 << 20)
-#define HEAP_LIMIT_BYTES ((size_t)8 << 20)
 #define MAIL_COUNT 64
+#define ADDRESS_SPACE (SIZE_MAX >> 18) /* more than this no system has */
 
 const char *const canary_name[CANARY_COUNT] = {"none", "overlap", "zero", "errno", "align", "prefix", "usable", "stats"};
-
-enum verb {
-  MALLOC, CALLOC, ZALLOC, ALIGNED, ALIGNED_ZERO, POSIX, MEMALIGN, STRDUP, STRNDUP, HEAP_MALLOC, HEAP_ZALLOC, HEAP_CALLOC,
-  HEAP_ALIGNED, REALLOC, REALLOCARRAY, RECALLOC, EXPAND, ALIGNED_REALLOC, HEAP_REALLOC, FREE, FREE_SIZED, CHECK_SIZE, SWAP,
-  HEAP_CREATE, HEAP_RESET, HEAP_DESTROY, COLLECT, FREE_MANY, VERB_COUNT
-};
-
-/* Of 10,000 operations, how many are of each verb. */
-static const uint16_t weight[VERB_COUNT] = {
-    [MALLOC] = 2000, [CALLOC] = 700,   [ZALLOC] = 200,     [ALIGNED] = 400, [ALIGNED_ZERO] = 200, [POSIX] = 300,
-    [MEMALIGN] = 200, [STRDUP] = 150,  [STRNDUP] = 100,    [HEAP_MALLOC] = 400, [HEAP_ZALLOC] = 150, [HEAP_CALLOC] = 100,
-    [HEAP_ALIGNED] = 100, [REALLOC] = 900, [REALLOCARRAY] = 200, [RECALLOC] = 200, [EXPAND] = 200, [ALIGNED_REALLOC] = 150,
-    [HEAP_REALLOC] = 200, [FREE] = 2400, [FREE_SIZED] = 300, [CHECK_SIZE] = 337, [SWAP] = 100, [HEAP_CREATE] = 6,
-    [HEAP_RESET] = 2, [HEAP_DESTROY] = 2, [COLLECT] = 1, [FREE_MANY] = 2,
-};
-
-struct op {
-  enum verb verb;
-  int slot, heap;
-  size_t bytes, alignment;
-  uint64_t key;
-};
 
 /* What an allocation promised. */
 struct promise {
   size_t bytes, alignment;
   bool zero, aligned;
   int heap;
+  bool may_fail; /* whatever the options */
 };
-
-/* ---- choosing an operation -------------------------------------------------------------------------------------- */
-
-static size_t pick_size(struct ts_rng *rng) {
-  uint64_t r = ts_below(rng, 100000);
-  if (r < 45000) return ts_below(rng, 257);
-  if (r < 70000) return ((8 + ts_below(rng, 8)) << (1 + ts_below(rng, 13))) - 1 + ts_below(rng, 3);
-  if (r < 90000) return ts_below(rng, 4096);
-  if (r < 98800) return ts_below(rng, 66000);
-  if (r < 99900) return ts_below(rng, (size_t)1 << 20);
-  if (r < 99990) return ts_below(rng, (size_t)8 << 20);
-  if (r < 99994) return ts_below(rng, (size_t)128 << 20);
-  return (size_t)PTRDIFF_MAX + 1 + ts_below(rng, PTRDIFF_MAX);
-}
-
-static struct op choose(uint64_t seed, uint64_t index) {
-  struct ts_rng rng = {ts_hash(seed, index)};
-  unsigned total = 0, at = 0;
-  for (int v = 0; v < VERB_COUNT; v++) total += weight[v];
-  unsigned r = (unsigned)ts_below(&rng, total);
-  enum verb verb = MALLOC;
-  while (r >= (at += weight[verb])) verb++;
-  struct op op = {.verb = verb, .slot = (int)ts_below(&rng, SLOT_COUNT), .heap = (int)ts_below(&rng, HEAP_COUNT)};
-  op.bytes = pick_size(&rng);
-  op.alignment = (size_t)16 << ts_below(&rng, ts_below(&rng, 16) ? 9 : 18);
-  op.key = ts_next(&rng);
-  return op;
-}
 
 /* ---- canaries --------------------------------------------------------------------------------------------------- */
 
-static bool strikes(struct model *model, enum canary canary) {
+bool model_strikes(struct model *model, enum canary canary) {
   if (model->canary != canary || model->index < model->canary_at) return false;
   model->canary = CANARY_NONE;
   return true;
@@ -98,27 +44,28 @@ static unsigned char *inside_live(struct model *model, unsigned char *instead) {
 static unsigned char *tamper(struct model *model, unsigned char *p, const struct promise *promise) {
   if (!p || promise->bytes > 4096) return p;
   bool plain = promise->alignment <= 16; /* elsewhere the damage would be noticed as a bad alignment */
-  if (plain && promise->bytes >= 16 && strikes(model, CANARY_OVERLAP)) return inside_live(model, p);
-  if (promise->bytes >= 16 && strikes(model, CANARY_ALIGN)) return p + 8;
-  if (promise->zero && promise->bytes && strikes(model, CANARY_ZERO)) p[promise->bytes / 2] ^= 1;
+  if (plain && promise->bytes >= 16 && model_strikes(model, CANARY_OVERLAP)) return inside_live(model, p);
+  if (promise->bytes >= 16 && model_strikes(model, CANARY_ALIGN)) return p + 8;
+  if (promise->zero && promise->bytes && model_strikes(model, CANARY_ZERO)) p[promise->bytes / 2] ^= 1;
   return p;
 }
 
-static size_t usable_of(struct model *model, const void *p) {
+static size_t usable_of(struct model *model, const void *p, const struct promise *promise) {
+  if (promise->heap < OWNER_THREAD) return promise->bytes;
   size_t usable = model->sut->usable_size(p);
-  return usable > 16 && strikes(model, CANARY_USABLE) ? 0 : usable;
+  return usable > 16 && model_strikes(model, CANARY_USABLE) ? 0 : usable;
 }
 
 /* ---- accepting what came back ----------------------------------------------------------------------------------- */
 
 static bool may_refuse(struct model *model, const struct promise *promise) {
-  if (promise->bytes > PTRDIFF_MAX) return true;
+  if (promise->bytes > ADDRESS_SPACE || promise->may_fail || model->limited) return true;
   const struct explicit_heap *heap = promise->heap >= 0 ? &model->heap[promise->heap] : NULL;
   return heap && (heap->memory || heap->limit_bytes);
 }
 
-/* glibc's malloc, on which the driver is tried out, sets errno in some successful calls. */
-static bool strict(const struct model *model) { return model->sut->owns != NULL; }
+/* glibc's malloc, on which the driver is tried out and to which Heddle may pass through, sets errno in some successful calls. */
+static bool strict(const struct model *model) { return model->sut->owns != NULL && !model->passed_through; }
 
 /* NULL: is it allowed, and is errno right? */
 static void accept_null(struct model *model, const struct promise *promise, int error) {
@@ -138,7 +85,7 @@ static void check_place(struct model *model, const unsigned char *p, const struc
 }
 
 static void check_heap_of(struct model *model, const unsigned char *p, const struct promise *promise, size_t usable) {
-  if (!model->sut->heap_of) return;
+  if (!model->sut->heap_of || promise->heap < OWNER_THREAD) return;
   hd_heap *owner = model->sut->heap_of(p), *expected = promise->heap < 0 ? NULL : model->heap[promise->heap].handle;
   if (owner != expected) model_fail(model, "heap", "hd_heap_of(%p) is %p instead of %p", (const void *)p, (void *)owner, (void *)expected);
   if (promise->heap < 0 || !model->heap[promise->heap].memory) return;
@@ -149,7 +96,7 @@ static void check_heap_of(struct model *model, const unsigned char *p, const str
 /* Enter the block p into slot. */
 static void enter(struct model *model, int slot, unsigned char *p, const struct promise *promise, uint64_t key) {
   check_place(model, p, promise, promise->bytes);
-  size_t usable = usable_of(model, p);
+  size_t usable = usable_of(model, p, promise);
   if (usable < promise->bytes) model_fail(model, "usable", "usable size %zu of %zu bytes at %p", usable, promise->bytes, (void *)p);
   check_place(model, p, promise, usable);
   check_heap_of(model, p, promise, usable);
@@ -174,7 +121,7 @@ static void accept(struct model *model, const struct op *op, void *result, const
   pattern_write(&model->shadow.slot[op->slot]);
 }
 
-static void check_content(struct model *model, const struct block *block) {
+void model_check_content(struct model *model, const struct block *block) {
   size_t bad = pattern_check(block, block->at, block->bytes);
   if (bad != SIZE_MAX)
     model_fail(model, "content", "live block %p (%zu bytes) was damaged at byte %zu", (void *)block->at, block->bytes, bad);
@@ -182,11 +129,16 @@ static void check_content(struct model *model, const struct block *block) {
 
 /* ---- freeing ---------------------------------------------------------------------------------------------------- */
 
-static void free_slot(struct model *model, int slot, bool sized) {
+void model_free_slot(struct model *model, int slot, bool sized) {
   const struct ts_sut *sut = model->sut;
   struct block block = model->shadow.slot[slot];
   if (!block.at) return;
-  check_content(model, &block);
+  model_check_content(model, &block);
+  if (block.heap < OWNER_THREAD) {
+    shadow_remove(&model->shadow, slot);
+    if (block.heap == OWNER_POOL) model_pool_give(model, block.at);
+    return;
+  }
   size_t usable = sut->usable_size(block.at);
   if (usable != block.usable) model_fail(model, "usable", "usable size of %p went from %zu to %zu", (void *)block.at, block.usable, usable);
   shadow_remove(&model->shadow, slot);
@@ -194,8 +146,33 @@ static void free_slot(struct model *model, int slot, bool sized) {
   if (sized && block.aligned && sut->free_aligned_sized) sut->free_aligned_sized(block.at, block.alignment, block.bytes);
   else if (sized && !block.aligned && sut->free_sized) sut->free_sized(block.at, block.bytes);
   else sut->free(block.at);
-  if (strikes(model, CANARY_ERRNO)) errno = EAGAIN;
+  if (model_strikes(model, CANARY_ERRNO)) errno = EAGAIN;
   if (errno != ERRNO_MARK) model_fail(model, "errno", "free of %p (%zu bytes) set errno to %d", (void *)block.at, block.bytes, errno);
+}
+
+/* The free of a heap's user, who may give it any block. */
+static void free_by_heap(struct model *model, const struct op *op) {
+  struct block block = model->shadow.slot[op->slot];
+  hd_heap *heap = block.at ? model->heap[block.heap >= 0 ? block.heap : op->heap].handle : NULL;
+  if (!heap || !model->sut->heap_free || block.heap < OWNER_THREAD) {
+    model_free_slot(model, op->slot, false);
+    return;
+  }
+  model_check_content(model, &block);
+  shadow_remove(&model->shadow, op->slot);
+  errno = ERRNO_MARK;
+  model->sut->heap_free(heap, block.at);
+  if (errno != ERRNO_MARK) model_fail(model, "errno", "hd_heap_free of %p set errno to %d", (void *)block.at, errno);
+}
+
+/* All blocks of one owner are gone at once. */
+void model_drop_heap(struct model *model, int heap) {
+  for (int s = 0; s < SLOT_COUNT; s++) {
+    struct block *block = &model->shadow.slot[s];
+    if (!block->at || block->heap != heap) continue;
+    model_check_content(model, block);
+    shadow_remove(&model->shadow, s);
+  }
 }
 
 /* ---- allocating ------------------------------------------------------------------------------------------------- */
@@ -231,6 +208,13 @@ static void *allocate_aligned(struct model *model, const struct op *op, struct p
     p = sut->aligned_zalloc(alignment, promise->bytes);
   } else if (op->verb == MEMALIGN && sut->memalign) {
     p = sut->memalign(alignment, promise->bytes);
+  } else if (op->verb == VALLOC && sut->valloc) {
+    promise->alignment = ts_os_page();
+    p = sut->valloc(promise->bytes);
+  } else if (op->verb == PVALLOC && sut->pvalloc) {
+    promise->alignment = ts_os_page();
+    p = sut->pvalloc(promise->bytes); /* the whole pages are promised, too */
+    if (p) promise->bytes = (promise->bytes + ts_os_page() - 1) / ts_os_page() * ts_os_page();
   } else {
     p = sut->aligned_alloc(alignment, promise->bytes);
   }
@@ -245,21 +229,32 @@ static void *allocate_from_heap(struct model *model, const struct op *op, struct
   errno = ERRNO_MARK;
   if (op->verb == HEAP_ZALLOC) return sut->heap_zalloc(heap, promise->bytes);
   if (op->verb == HEAP_CALLOC) return sut->heap_calloc(heap, 1, promise->bytes);
+  if (op->verb == HEAP_MALLOC && op->key % 16 == 0) return sut->heap_realloc(heap, NULL, promise->bytes);
   if (op->verb == HEAP_MALLOC) return sut->heap_malloc(heap, promise->bytes);
   promise->alignment = op->alignment;
   promise->aligned = true;
   return sut->heap_aligned_alloc(heap, op->alignment, promise->bytes);
 }
 
+static void *allocate_from_object(struct model *model, const struct op *op, struct promise *promise) {
+  promise->may_fail = true; /* the pool has a limit, and in some flavours there are none */
+  promise->heap = op->verb == POOL_TAKE ? OWNER_POOL : OWNER_ARENA;
+  errno = ERRNO_MARK;
+  if (op->verb == POOL_TAKE) return model_pool_take(model, op, &promise->bytes, &promise->zero);
+  promise->alignment = op->alignment;
+  promise->bytes = promise->bytes ? promise->bytes : 1;
+  return model_arena_lay(model, op, &promise->zero);
+}
+
 static void allocate(struct model *model, const struct op *op) {
   const struct ts_sut *sut = model->sut;
   struct promise promise = {.bytes = op->bytes, .alignment = 16, .heap = -1};
   if (op->verb >= HEAP_MALLOC && !model->heap[op->heap].handle) return;
-  free_slot(model, op->slot, op->key & 1);
+  model_free_slot(model, op->slot, op->key & 1);
   void *p;
   errno = ERRNO_MARK;
   if (op->verb == MALLOC) {
-    p = sut->malloc(op->bytes);
+    p = op->key % 16 ? sut->malloc(op->bytes) : sut->realloc(NULL, op->bytes);
   } else if (op->verb == ZALLOC && sut->zalloc) {
     promise.zero = true;
     p = sut->zalloc(op->bytes);
@@ -270,6 +265,8 @@ static void allocate(struct model *model, const struct op *op) {
     p = sut->calloc(count, op->bytes / count);
   } else if (op->verb >= HEAP_MALLOC) {
     p = allocate_from_heap(model, op, &promise);
+  } else if (op->verb >= POOL_TAKE) {
+    p = allocate_from_object(model, op, &promise);
   } else if (op->verb >= STRDUP) {
     p = duplicate(model, op, &promise);
   } else {
@@ -307,14 +304,14 @@ static int heap_index(struct model *model, const void *p) {
 
 static void resize(struct model *model, const struct op *op) {
   struct block old = model->shadow.slot[op->slot];
-  if (!old.at) return;
+  if (!old.at || old.heap < OWNER_THREAD) return;
   struct promise promise = {.bytes = op->bytes, .alignment = 16, .heap = old.heap};
-  check_content(model, &old);
+  model_check_content(model, &old);
   unsigned char *p = call_resize(model, op, &old, &promise);
   int error = errno;
   if (!p && promise.bytes > 0) {
     accept_null(model, &promise, error);
-    check_content(model, &old);
+    model_check_content(model, &old);
     return;
   }
   shadow_remove(&model->shadow, op->slot);
@@ -325,7 +322,7 @@ static void resize(struct model *model, const struct op *op) {
   }
   if (op->verb != HEAP_REALLOC) promise.heap = heap_index(model, p);
   size_t kept = old.bytes < promise.bytes ? old.bytes : promise.bytes;
-  if (kept > 0 && strikes(model, CANARY_PREFIX)) p[0] ^= 1;
+  if (kept > 0 && model_strikes(model, CANARY_PREFIX)) p[0] ^= 1;
   size_t bad = pattern_check(&old, p, kept);
   if (bad != SIZE_MAX)
     model_fail(model, "prefix", "realloc of %p (%zu bytes) to %p (%zu bytes) lost byte %zu", (void *)old.at, old.bytes, (void *)p,
@@ -341,18 +338,18 @@ static void resize(struct model *model, const struct op *op) {
 
 static void expand(struct model *model, const struct op *op) {
   struct block old = model->shadow.slot[op->slot];
-  if (!old.at || !model->sut->expand) return;
-  check_content(model, &old);
+  if (!old.at || old.heap < OWNER_THREAD || !model->sut->expand) return;
+  model_check_content(model, &old);
   /* Mostly near the present size, where it can succeed. */
   size_t bytes = op->key & 3 ? old.usable + op->bytes % 4096 - (op->bytes % 4096 <= old.usable ? op->bytes % 4096 / 2 : 0) : op->bytes;
   errno = ERRNO_MARK;
   unsigned char *p = model->sut->expand(old.at, bytes);
   if (errno != ERRNO_MARK) model_fail(model, "errno", "expand set errno to %d", errno);
   if (p && p != old.at) model_fail(model, "expand", "expand moved %p to %p", (void *)old.at, (void *)p);
-  if (!p && bytes <= old.usable)
+  if (!p && bytes <= old.usable && !(model->passed_through && old.heap < 0))
     model_fail(model, "expand", "expand of %p to %zu bytes refused, usable %zu", (void *)old.at, bytes, old.usable);
   if (!p) {
-    check_content(model, &old);
+    model_check_content(model, &old);
     return;
   }
   size_t kept = old.bytes < bytes ? old.bytes : bytes, bad = pattern_check(&old, p, kept);
@@ -371,9 +368,12 @@ static void check_sizes(struct model *model, const struct op *op) {
   }
   struct block *block = &model->shadow.slot[op->slot];
   if (!block->at) return;
-  check_content(model, block);
+  model_check_content(model, block);
+  if (block->heap < OWNER_THREAD) return;
   if (sut->usable_size(block->at) != block->usable) model_fail(model, "usable", "usable size of %p changed", (void *)block->at);
-  if (sut->owns && !sut->owns(block->at)) model_fail(model, "owns", "hd_owns(%p) is false", (void *)block->at);
+  bool foreign = model->passed_through && block->heap < 0;
+  if (sut->owns && sut->owns(block->at) == foreign)
+    model_fail(model, "owns", "hd_owns(%p) is %s", (void *)block->at, foreign ? "true" : "false");
 }
 
 /* ---- blocks that wander between threads ------------------------------------------------------------------------- */
@@ -400,153 +400,118 @@ void model_swap_mail(struct model *model, int slot) {
   if (!theirs.at) return;
   model->shadow.slot[slot] = theirs;
   shadow_insert(&model->shadow, slot);
-  check_content(model, &model->shadow.slot[slot]);
+  model_check_content(model, &model->shadow.slot[slot]);
 }
 
-/* ---- heaps ------------------------------------------------------------------------------------------------------ */
+/* ---- calls that must be refused, or do nothing ------------------------------------------------------------------- */
 
-static void heap_create(struct model *model, const struct op *op) {
-  struct explicit_heap *heap = &model->heap[op->heap];
-  if (!model->sut->heap_create || heap->handle) return;
-  hd_heap_config config = {.struct_bytes = sizeof config, .name = "model"};
-  heap->memory = NULL;
-  heap->limit_bytes = 0;
-  if (op->key % 4 == 1) heap->limit_bytes = config.limit_bytes = HEAP_LIMIT_BYTES;
-  if (op->key % 4 == 2) {
-    heap->memory_bytes = config.memory_bytes = HEAP_MEMORY_BYTES;
-    heap->memory = mmap(NULL, HEAP_MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (heap->memory == MAP_FAILED) model_fail(model, "driver", "mmap failed");
-    config.memory = heap->memory;
-  }
+static void want_refusal(struct model *model, const void *p, int error, const char *what) {
+  int got = errno;
+  if (p) model_fail(model, "refused", "%s returned %p", what, p);
+  if (got != error) model_fail(model, "errno", "%s left errno %d instead of %d", what, got, error);
+}
+
+static void refused(struct model *model, const struct op *op) {
+  const struct ts_sut *sut = model->sut;
+  struct block *block = &model->shadow.slot[op->slot];
+  hd_heap *heap = model->heap[op->heap].handle;
+  bool resizable = block->at && block->heap >= OWNER_THREAD;
+  size_t many = SIZE_MAX / 2 + 2 + op->bytes % 4096, odd = 3 * op->alignment;
+  void *p = NULL;
   errno = ERRNO_MARK;
-  heap->handle = model->sut->heap_create(op->key % 4 == 0 ? NULL : &config);
-  if (!heap->handle) model_fail(model, "null", "hd_heap_create returned NULL, errno %d", errno);
-  if (errno != ERRNO_MARK) model_fail(model, "errno", "hd_heap_create set errno to %d", errno);
-}
-
-static void heap_clear(struct model *model, int index, bool destroy) {
-  struct explicit_heap *heap = &model->heap[index];
-  if (!heap->handle) return;
-  for (int s = 0; s < SLOT_COUNT; s++) {
-    struct block *block = &model->shadow.slot[s];
-    if (!block->at || block->heap != index) continue;
-    check_content(model, block);
-    shadow_remove(&model->shadow, s);
+  if (!strict(model)) return;
+  switch (op->key % 8) {
+    case 0: want_refusal(model, sut->aligned_alloc(odd, op->bytes), EINVAL, "aligned_alloc of a bad alignment"); break;
+    case 1: want_refusal(model, sut->calloc(many, 2), ENOMEM, "calloc of an overflow"); break;
+    case 2: if (heap) want_refusal(model, sut->heap_calloc(heap, 2, many), ENOMEM, "heap_calloc of an overflow"); break;
+    case 3: if (heap) want_refusal(model, sut->heap_aligned_alloc(heap, odd, op->bytes), EINVAL, "heap_aligned_alloc"); break;
+    case 4: if (resizable) want_refusal(model, sut->reallocarray(block->at, 4, many), ENOMEM, "reallocarray of an overflow"); break;
+    case 5: if (resizable) want_refusal(model, sut->recalloc(block->at, many, 4), ENOMEM, "recalloc of an overflow"); break;
+    case 6: if (resizable) want_refusal(model, sut->realloc(block->at, many), ENOMEM, "realloc of too much"); break;
+    default:
+      if (sut->posix_memalign(&p, op->key & 8 ? 4 : odd, op->bytes) != EINVAL)
+        model_fail(model, "refused", "posix_memalign of a bad alignment");
+      want_refusal(model, p, ERRNO_MARK, "posix_memalign of a bad alignment");
   }
-  if (!destroy) {
-    model->sut->heap_reset(heap->handle);
-    return;
-  }
-  model->sut->heap_destroy(heap->handle);
-  heap->handle = NULL;
-  if (heap->memory) munmap(heap->memory, heap->memory_bytes);
+  if (block->at) model_check_content(model, block);
 }
 
-/* ---- statistics ------------------------------------------------------------------------------------------------- */
-
-struct walk {
-  struct model *model;
-  hd_heap *heap;
-  size_t known, unknown, used;
-};
-
-static bool visit(const hd_area *area, void *block, size_t block_bytes, void *user) {
-  struct walk *walk = user;
-  if (walk->heap && area->heap != walk->heap) model_fail(walk->model, "walk", "the walk of a heap shows an area of another");
-  if (!block) {
-    walk->used += area->block_used;
-    return true;
-  }
-  int slot = shadow_find(&walk->model->shadow, block);
-  if (slot < 0) {
-    walk->unknown++;
-    return true;
-  }
-  walk->known++;
-  size_t usable = walk->model->shadow.slot[slot].usable;
-  if (block_bytes != usable) model_fail(walk->model, "walk", "the walk shows %p with %zu bytes, usable %zu", block, block_bytes, usable);
-  return true;
+static void check_text(struct model *model, size_t (*print)(char *, size_t), size_t bytes) {
+  char text[4096];
+  memset(text, '#', sizeof text);
+  size_t whole = print(text, bytes);
+  size_t length = whole < bytes ? whole : bytes - 1;
+  if (whole < 100 || whole > sizeof text) model_fail(model, "text", "statistics of %zu characters", whole);
+  if (bytes && strnlen(text, sizeof text) != length) model_fail(model, "text", "statistics cut at %zu: length %zu", bytes, strlen(text));
+  if (text[bytes] != '#') model_fail(model, "text", "statistics written behind %zu bytes", bytes);
 }
 
-static void check_walk(struct model *model, hd_heap *heap, size_t expected, size_t foreign) {
-  struct walk walk = {.model = model, .heap = heap};
-  if (!model->sut->heap_walk(heap, true, visit, &walk)) model_fail(model, "walk", "the walk stopped early");
-  if (walk.known != expected || walk.unknown != foreign)
-    model_fail(model, "walk", "the walk shows %zu of %zu blocks and %zu unknown ones (expected %zu)", walk.known, expected,
-               walk.unknown, foreign);
-  if (walk.used != expected + foreign) model_fail(model, "walk", "areas count %zu live blocks, walked %zu", walk.used, expected + foreign);
-}
-
-static void read_stats(struct model *model, hd_heap *heap, hd_stats *stats) {
-  *stats = (hd_stats){.struct_bytes = sizeof *stats};
-  bool done = heap ? model->sut->heap_stats_get(heap, stats) : model->sut->stats_get(stats);
-  if (!done) model_fail(model, "stats", "hd_stats_get failed");
-  if (strikes(model, CANARY_STATS)) stats->live_count++;
-}
-
-void model_rebase(struct model *model) {
-  if (!model->sut->stats_get) return;
-  hd_stats stats;
-  read_stats(model, NULL, &stats);
-  model->base_count = stats.live_count - model->shadow.live_count;
-  model->base_live = stats.live - model->shadow.live_usable;
-}
-
-static void check_heap(struct model *model, int index) {
-  struct explicit_heap *heap = &model->heap[index];
-  if (!heap->handle) return;
-  size_t count = 0, usable = 0;
-  for (int s = 0; s < SLOT_COUNT; s++) {
-    const struct block *block = &model->shadow.slot[s];
-    if (block->at && block->heap == index) count++, usable += block->usable;
-  }
-  if (heap->limit_bytes && usable > heap->limit_bytes)
-    model_fail(model, "heap", "a heap of %zu bytes holds %zu", heap->limit_bytes, usable);
-  hd_stats stats;
-  read_stats(model, heap->handle, &stats);
-  if (stats.live_count != count || stats.live != usable)
-    model_fail(model, "stats", "heap: %zu blocks, %zu bytes; the shadow has %zu, %zu", stats.live_count, stats.live, count, usable);
-  check_walk(model, heap->handle, count, 0);
-}
-
-void model_quiet_check(struct model *model) {
-  if (!model->sut->stats_get) return;
-  hd_stats stats;
-  read_stats(model, NULL, &stats);
-  size_t count = stats.live_count - model->base_count, live = stats.live - model->base_live;
-  if (count != model->shadow.live_count || live != model->shadow.live_usable)
-    model_fail(model, "stats", "statistics: %zu blocks, %zu bytes; the shadow has %zu, %zu", count, live, model->shadow.live_count,
-               model->shadow.live_usable);
-  if (!model->shadow.tracked) return;
-  check_walk(model, NULL, model->shadow.live_count, model->base_count);
-  for (int h = 0; h < HEAP_COUNT; h++) check_heap(model, h);
+static void nothing(struct model *model, const struct op *op) {
+  const struct ts_sut *sut = model->sut;
+  hd_heap *heap = model->heap[op->heap].handle;
+  errno = ERRNO_MARK;
+  sut->free(NULL);
+  if (sut->free_sized) sut->free_sized(NULL, op->bytes);
+  if (sut->free_aligned_sized) sut->free_aligned_sized(NULL, op->alignment, op->bytes);
+  if (heap && sut->heap_free) sut->heap_free(heap, NULL);
+  if (sut->expand && sut->expand(NULL, op->bytes)) model_fail(model, "nothing", "expand of NULL");
+  if (sut->usable_size(NULL) != 0) model_fail(model, "nothing", "usable size of NULL");
+  if (sut->owns && (sut->owns(NULL) || sut->owns(&errno))) model_fail(model, "nothing", "hd_owns of what is no block");
+  if (sut->stats_text && op->key % 8 == 0) check_text(model, sut->stats_text, op->bytes % 2048);
+  if (sut->stats_json && op->key % 8 == 1) check_text(model, sut->stats_json, op->bytes % 2048);
+  if (errno != ERRNO_MARK) model_fail(model, "errno", "calls with NULL set errno to %d", errno);
 }
 
 /* ---- running ---------------------------------------------------------------------------------------------------- */
 
+void model_read_options(struct model *model) {
+  char text[32];
+  if (!model->sut->option_get) return;
+  void *p = model->sut->malloc(1);
+  model->passed_through = !model->sut->owns(p);
+  model->sut->free(p);
+  model->limited = model->sut->option_get("limit", text, sizeof text) && strcmp(text, "0") != 0;
+  model->forgiving = model->sut->option_get("onerror", text, sizeof text) && strcmp(text, "abort") != 0;
+}
+
 void model_empty(struct model *model, bool own_heaps) {
-  for (int s = 0; s < SLOT_COUNT; s++) free_slot(model, s, s & 1);
+  for (int s = 0; s < SLOT_COUNT; s++) model_free_slot(model, s, s & 1);
   if (model->racing)
     for (int s = 0; s < MAIL_COUNT; s++) {
       model_swap_mail(model, s);
-      free_slot(model, s, false);
+      model_free_slot(model, s, false);
     }
-  for (int h = 0; own_heaps && h < HEAP_COUNT; h++) heap_clear(model, h, true);
+  for (int h = 0; own_heaps && h < HEAP_COUNT; h++) model_heap_clear(model, h, true);
+  model_objects_destroy(model);
 }
 
-void model_run_op(struct model *model, uint64_t index) {
-  struct op op = choose(model->seed, index);
+struct op model_op(const struct model *model, uint64_t index) {
+  return model->list ? model->list[index] : op_choose(model->seed, index);
+}
+
+static void run_rare(struct model *model, const struct op *op) {
+  if (op->verb == SWAP && model->racing) model_swap_mail(model, op->slot);
+  else if (op->verb == MISUSE) model_misuse(model, op);
+  else if (op->verb == COLLECT && model->sut->collect) model->sut->collect(op->bytes);
+  else if (op->verb == IDLE && model->sut->thread_idle) model->sut->thread_idle();
+  else if (op->verb == FREE_MANY)
+    for (int s = op->slot; s < SLOT_COUNT && s < op->slot + SLOT_COUNT / 4; s++) model_free_slot(model, s, false);
+  if (model->racing) return;
+  if (op->verb == HEAP_CREATE) model_heap_create(model, op);
+  else if (op->verb == HEAP_RESET) model_heap_clear(model, op->heap, false);
+  else if (op->verb == HEAP_DESTROY) model_heap_clear(model, op->heap, true);
+  else if (op->verb == ARENA_RESET) model_arena_reset(model, op);
+}
+
+void model_run_op(struct model *model, uint64_t index, const struct op *op) {
   model->index = index;
-  if (op.verb < REALLOC) allocate(model, &op);
-  else if (op.verb == EXPAND) expand(model, &op);
-  else if (op.verb < FREE) resize(model, &op);
-  else if (op.verb <= FREE_SIZED) free_slot(model, op.slot, op.verb == FREE_SIZED);
-  else if (op.verb == CHECK_SIZE) check_sizes(model, &op);
-  else if (op.verb == SWAP && model->racing) model_swap_mail(model, op.slot);
-  else if (op.verb == HEAP_CREATE && !model->racing) heap_create(model, &op);
-  else if (op.verb == HEAP_RESET && !model->racing) heap_clear(model, op.heap, false);
-  else if (op.verb == HEAP_DESTROY && !model->racing) heap_clear(model, op.heap, true);
-  else if (op.verb == COLLECT && model->sut->collect) model->sut->collect(op.bytes);
-  else if (op.verb == FREE_MANY)
-    for (int s = op.slot; s < SLOT_COUNT && s < op.slot + SLOT_COUNT / 4; s++) free_slot(model, s, false);
+  if (op->verb < REALLOC) allocate(model, op);
+  else if (op->verb < EXPAND) resize(model, op);
+  else if (op->verb == EXPAND) expand(model, op);
+  else if (op->verb <= FREE_SIZED) model_free_slot(model, op->slot, op->verb == FREE_SIZED);
+  else if (op->verb == HEAP_FREE) free_by_heap(model, op);
+  else if (op->verb == CHECK_SIZE) check_sizes(model, op);
+  else if (op->verb == NOTHING) nothing(model, op);
+  else if (op->verb == REFUSED) refused(model, op);
+  else run_rare(model, op);
 }

@@ -13,6 +13,8 @@ struct plan {
   int thread_count;
   bool racing;
   enum canary canary;
+  const char *play;      /* file with the operations, or NULL */
+  const struct op *list; /* read from it */
 };
 
 /* Lives in a memfd that the worker inherits. list holds list_count indices when listed, else all of 0..op_count-1 run. */

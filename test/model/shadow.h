@@ -12,7 +12,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#ifndef SLOT_COUNT
 #define SLOT_COUNT 4096
+#endif
+
+/* Who has a block, where it is no explicit heap: the threads' heaps; the driver's pool; its arena. */
+enum { OWNER_THREAD = -1, OWNER_POOL = -2, OWNER_ARENA = -3 };
 
 struct block {
   unsigned char *at; /* NULL: the slot is empty */
@@ -20,7 +25,7 @@ struct block {
   size_t usable;
   size_t alignment;  /* what the allocation promised, at least 16 */
   bool aligned;      /* came from an aligned allocation: free_aligned_sized is the sized free */
-  int heap;          /* index of the explicit heap, or -1 */
+  int heap;          /* index of the explicit heap, or OWNER_... */
   uint64_t key;      /* names the pattern that fills it */
   uint32_t left, right, priority; /* treap over slot + 1 */
 };
@@ -29,7 +34,7 @@ struct shadow {
   struct block slot[SLOT_COUNT];
   uint32_t root;
   bool tracked;
-  size_t live_count, live_usable;
+  size_t live_count, live_usable; /* of heaps' blocks */
 };
 
 /** Slot of a live block that overlaps [at, at + bytes), or -1; always -1 in an untracked shadow. */

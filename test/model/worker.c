@@ -56,7 +56,8 @@ static void take_turn(const struct actor *actor) {
   for (uint64_t at = actor->from; at < actor->to; at++) {
     uint64_t index = index_at(actor->record, at);
     verdict->index = index;
-    model_run_op(actor->model, index);
+    struct op op = model_op(actor->model, index);
+    model_run_op(actor->model, index, &op);
   }
 }
 
@@ -133,7 +134,10 @@ static const struct plan *race_plan;
 static void *race(void *argument) {
   struct model *model = argument;
   uint64_t count = race_plan->op_count / (uint64_t)race_plan->thread_count;
-  for (uint64_t i = 0; i < count; i++) model_run_op(model, i);
+  for (uint64_t i = 0; i < count; i++) {
+    struct op op = model_op(model, i);
+    model_run_op(model, i, &op);
+  }
   model->index = count;
   return NULL;
 }
@@ -152,6 +156,7 @@ static void run_race(const struct plan *plan, struct model *first) {
   create_heaps(first);
   for (int t = 0; t < plan->thread_count; t++) {
     models[t] = (struct model){.sut = first->sut, .seed = ts_hash(plan->seed, (uint64_t)t), .racing = true, .heap = first->heap};
+    model_read_options(&models[t]);
     TS_CHECK(pthread_create(&threads[t], NULL, race, &models[t]) == 0, "pthread_create: %d", errno);
   }
   for (int t = 0; t < plan->thread_count; t++) pthread_join(threads[t], NULL);
@@ -172,6 +177,8 @@ void run_worker(const struct plan *plan, struct record *record) {
   model.canary_at = plan->op_count / 2;
   model.shadow.tracked = !plan->racing;
   model.heap = heaps;
+  model.list = plan->list;
+  model_read_options(&model);
   model_rebase(&model);
   if (plan->racing) run_race(plan, &model);
   else run_serial(plan, record, &model);

@@ -46,6 +46,7 @@ static void fill(void) {
   HD(zalloc), HD(recalloc), HD(expand), HD(aligned_zalloc), HD(aligned_realloc), HD(good_size), HD(owns);
   HD(heap_create), HD(heap_destroy), HD(heap_reset), HD(heap_malloc), HD(heap_zalloc), HD(heap_calloc), HD(heap_realloc);
   HD(heap_aligned_alloc), HD(heap_of), HD(heap_walk), HD(collect), HD(thread_idle), HD(stats_get), HD(heap_stats_get);
+  HD(heap_free), HD(stats_text), HD(stats_json), HD(option_get), HD(misuse_hook_set);
 }
 
 const struct ts_sut *ts_sut(void) {

@@ -49,12 +49,17 @@ struct ts_sut {
   void *(*heap_calloc)(hd_heap *, size_t, size_t);
   void *(*heap_realloc)(hd_heap *, void *, size_t);
   void *(*heap_aligned_alloc)(hd_heap *, size_t, size_t);
+  void (*heap_free)(hd_heap *, void *);
   hd_heap *(*heap_of)(const void *);
   bool (*heap_walk)(hd_heap *, bool, hd_visitor *, void *);
   bool (*collect)(size_t);
   void (*thread_idle)(void);
   bool (*stats_get)(hd_stats *);
   bool (*heap_stats_get)(hd_heap *, hd_stats *);
+  size_t (*stats_text)(char *, size_t);
+  size_t (*stats_json)(char *, size_t);
+  size_t (*option_get)(const char *, char *, size_t);
+  void (*misuse_hook_set)(hd_misuse_hook *);
 };
 
 /** The table, filled at the first call. */
