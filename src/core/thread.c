@@ -228,12 +228,17 @@ void hdi_thread_homeless_free(void) {
   if (++count == FREES_WITHOUT_HEAP && !thread_ended) hdi_thread_heap();
 }
 
-/* A heap of few pages is the next one to be adopted: it is warm. One with more pages than classes waits for its turn. What others free
- * in its pages is of use only to its next thread: heaps passed over for ever would be memory lost. The caller holds the lock. */
-static void leave_orphan(hd_heap *heap) {
+/* The caller is inside the heap's gate, or alone. */
+static bool has_many_pages(const hd_heap *heap) {
   size_t pages = 0;
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) pages += heap->class[i].page_count;
-  bool last = pages > HD_CLASS_COUNT && pool.orphans != NULL;
+  return pages > HD_CLASS_COUNT;
+}
+
+/* A heap of few pages is the next one to be adopted: it is warm. One with more pages than classes waits for its turn. What others free
+ * in its pages is of use only to its next thread: heaps passed over for ever would be memory lost. The caller holds the lock. */
+static void leave_orphan(hd_heap *heap, bool waits) {
+  bool last = waits && pool.orphans != NULL;
   heap->next_orphan = last ? NULL : pool.orphans;
   if (pool.orphans == NULL || last) {
     if (last) pool.last_orphan->next_orphan = heap;
@@ -249,6 +254,7 @@ static void thread_exit(void *value) {
   hdi_remote_flush(heap);
   hdi_remote_drain(heap);
   hdi_heap_drop_cache(heap);
+  bool waits = has_many_pages(heap);
   hdi_gate_leave(heap);
   thread_ended = 1;
   hdi_heap_self = &hdi_heap_empty;
@@ -257,7 +263,7 @@ static void thread_exit(void *value) {
     return;
   }
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
-  leave_orphan(heap);
+  leave_orphan(heap, waits);
   hdi_lock_drop(&pool.lock);
 }
 
@@ -300,7 +306,7 @@ static void fork_orphan(hd_heap *heap) {
     return;
   }
   hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
-  leave_orphan(heap);
+  leave_orphan(heap, has_many_pages(heap));
 }
 
 static void fork_child(void) {
