@@ -132,7 +132,7 @@ static void check_growth(const struct work *work, const struct holding *of) {
   TS_CHECK(!GROWS(ranges), "%zu reserved ranges, then %zu", of[1].ranges, of[3].ranges);
   TS_CHECK(!GROWS(heaps), "%zu heaps, then %zu", of[1].heaps, of[3].heaps);
   TS_CHECK(!GROWS(store) || of[3].store < of[1].store + noise, "%zu bytes of the store, then %zu", of[1].store, of[3].store);
-  TS_CHECK(!GROWS(units) || of[3].units < of[1].units + noise / 512, "%zu units, then %zu", of[1].units, of[3].units);
+  TS_CHECK(!GROWS(units) || of[3].units < of[1].units + noise / 128, "%zu units, then %zu", of[1].units, of[3].units);
 #undef GROWS
 }
 

@@ -102,6 +102,7 @@ static void *busy(void *argument) {
   pthread_barrier_wait(&begun);
   while (!over) {
     struct block block = {NULL, size_of(&rng), 0};
+    usleep(200); /* or the threads that fork get nothing of the machine */
     if (!TRY_POINTER(block.p, hd_malloc(block.bytes))) continue;
     block_fill(&block, 1);
     block_check(&block);
