@@ -45,7 +45,8 @@ void hdi_region_open_shut(void);
  * of the range that does, 0 when the system refuses; *start is its offset. */
 size_t hdi_region_purge(void *region, size_t offset, size_t bytes, size_t *start);
 
-/* Make a range of whole system pages inside the region unreachable, or reachable again (it then reads as zero). false: the system refuses. */
+/* Make a range of whole system pages inside the region unreachable, or reachable again (it then reads as zero). false: the system
+ * refuses. */
 bool hdi_region_guard(void *region, size_t offset, size_t bytes, bool on);
 
 /* The range, clean memory, will be touched in most places: ask for huge pages inside it. Cheap when that was done before. */

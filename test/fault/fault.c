@@ -1,6 +1,6 @@
-/* Every call to the system is refused, one after the other: a workload meets the refusal of its n-th call, of all from the n-th on, of every
- * n-th, and of the n-th of one kind, for every n. Nobody crashes or hangs; each call of the program gives NULL with ENOMEM or what it should;
- * what lives keeps its content; as soon as the system gives again the whole workload succeeds; and nothing is lost on the way.
+/* Every call to the system is refused, one after the other: a workload meets the refusal of its n-th call, of all from the n-th on, of
+ * every n-th, and of the n-th of one kind, for every n. Nobody crashes or hangs; each call of the program gives NULL with ENOMEM or what it
+ * should; what lives keeps its content; as soon as the system gives again the whole workload succeeds; and nothing is lost on the way.
  *
  *   faults [-w workload] [-m once|from|every|kind] [-k kind] [-n number] [-s seed] [--page bytes] [--long] [--first] [--list]
  *
@@ -198,8 +198,8 @@ static void start_trial(const struct work *work, hd_fault_plan plan) {
     return;
   }
   plan.most_bytes = work->most_bytes;
-  snprintf(running[job].replay, sizeof running[job].replay, "faults -w %s -m %s -n %zu -k %s -s %llu --page %llu", work->name, mode_names[plan.mode],
-           plan.n, hdi_fault_kind_name(plan.kind), (unsigned long long)seed, (unsigned long long)page_bytes);
+  snprintf(running[job].replay, sizeof running[job].replay, "faults -w %s -m %s -n %zu -k %s -s %llu --page %llu", work->name,
+           mode_names[plan.mode], plan.n, hdi_fault_kind_name(plan.kind), (unsigned long long)seed, (unsigned long long)page_bytes);
   trials++;
   running[job].pid = fork();
   TS_CHECK(running[job].pid >= 0, "fork: %d", errno);
@@ -253,15 +253,16 @@ static void list(void) {
     shared->calls = 0;
     start_trial(works + i, (hd_fault_plan){.mode = HD_FAULT_OFF});
     await_all();
-    ts_print(1, "%s: %zu calls, holds %zu ranges, %zu bytes of the store, %zu units, %zu heaps, %zu bytes mapped\n ", works[i].name, shared->calls,
-             shared->clean.ranges, shared->clean.store, shared->clean.units, shared->clean.heaps, shared->clean.mapped);
+    ts_print(1, "%s: %zu calls, holds %zu ranges, %zu bytes of the store, %zu units, %zu heaps, %zu bytes mapped\n ", works[i].name,
+             shared->calls, shared->clean.ranges, shared->clean.store, shared->clean.units, shared->clean.heaps, shared->clean.mapped);
     for (unsigned kind = 0; kind < HD_FAULT_KIND_COUNT; kind++) ts_print(1, " %s %zu", hdi_fault_kind_name(kind), shared->calls_of[kind]);
     ts_print(1, "\n");
   }
 }
 
 int main(int argc, char **argv) {
-  const char *only = ts_option_text(argc, argv, "-w"), *mode_name = ts_option_text(argc, argv, "-m"), *kind_name = ts_option_text(argc, argv, "-k");
+  const char *only = ts_option_text(argc, argv, "-w"), *mode_name = ts_option_text(argc, argv, "-m");
+  const char *kind_name = ts_option_text(argc, argv, "-k");
   size_t n = ts_option(argc, argv, "-n", 0);
   seed = ts_option(argc, argv, "-s", 0);
   if (seed == 0) seed = ts_seed();
@@ -275,7 +276,9 @@ int main(int argc, char **argv) {
     return failures > 0;
   }
   unsigned mode = mode_name == NULL ? 0 : find(mode_names, 5, mode_name), kind = 0;
-  while (kind_name != NULL && strcmp(hdi_fault_kind_name(kind), kind_name) != 0) TS_CHECK(++kind < HD_FAULT_KIND_COUNT, "no kind %s", kind_name);
+  while (kind_name != NULL && strcmp(hdi_fault_kind_name(kind), kind_name) != 0) {
+    TS_CHECK(++kind < HD_FAULT_KIND_COUNT, "no kind %s", kind_name);
+  }
   for (size_t i = 0; i < work_count; i++) {
     if (only != NULL && strcmp(works[i].name, only) != 0) continue;
     if (n == 0) {

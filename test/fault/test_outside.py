@@ -87,7 +87,8 @@ def test_calls_that_strace_refuses(heddle, victim, strace, call):
             done = heddle.run(strace, "-f", "-o", "/dev/null", "-E", f"LD_PRELOAD={heddle.library}", "-e",
                               f"inject={call}:error=ENOMEM:when={n}{more}", victim, preload=False)
             if done.code < 0:  # the loader's own calls, when it dies of that without Heddle too
-                bare = heddle.run(strace, "-f", "-o", "/dev/null", "-e", f"inject={call}:error=ENOMEM:when={n}{more}", victim, preload=False)
+                inject = f"inject={call}:error=ENOMEM:when={n}{more}"
+                bare = heddle.run(strace, "-f", "-o", "/dev/null", "-e", inject, victim, preload=False)
                 assert bare.code == done.code, f"{what}: ended by {signal.Signals(-done.code).name}: {done.err[-300:]}"
             else:
                 assert judge(done, what) in (0, 1, 3, 127), f"{what}: {done}"

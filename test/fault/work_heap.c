@@ -43,7 +43,8 @@ static void make(struct block *block, struct ts_rng *rng) {
       if (TRY_POINTER(block->p, hd_calloc(1, bytes))) block_check_zero(block->p, bytes);
       break;
     case 1:
-      if (TRY_POINTER(block->p, hd_aligned_alloc(alignment, bytes))) TS_CHECK((uintptr_t)block->p % alignment == 0, "alignment %zu", alignment);
+      if (!TRY_POINTER(block->p, hd_aligned_alloc(alignment, bytes))) break;
+      TS_CHECK((uintptr_t)block->p % alignment == 0, "alignment %zu", alignment);
       break;
     case 2:
       if (TRY_POINTER(block->p, hd_aligned_zalloc(alignment, bytes))) block_check_zero(block->p, bytes);
