@@ -26,7 +26,7 @@
 #include "os/os_fault.h"
 #include "work.h"
 
-enum { JOBS = 2, ROUNDS = 4, LIMIT_S = 60, DENSE = 8, SPARSE = 8 };
+enum { JOBS = 2, ROUNDS = 4, LIMIT_S = 60, DENSE = 6, SPARSE = 5 };
 
 const struct work works[] = {
     {"heap", work_heap, 0},
