@@ -18,11 +18,22 @@ void hdi_free_event(hd_heap *heap, hd_unit *page);
 SLOW void hdi_free_misfit(hd_unit *unit, uint64_t index);
 SLOW void hdi_free_dead(hd_unit *unit, hd_block_state *state);
 
+/* A block's byte is LIVE before its bit is gone: a collector, which reads in the other order, finds it by one or the other. The fence is
+ * no instruction on x86; where a word is narrower than the bits only one half changes. */
+#if defined(__x86_64__) || SIZE_MAX == UINT32_MAX || defined(HD_SANITIZE_THREAD)
+FAST void hdi_alloc_set_bits(hd_slot *slot, uint64_t bits) {
+  atomic_thread_fence(memory_order_release);
+  hd_store_owned(&slot->bits, bits);
+}
+#else
+FAST void hdi_alloc_set_bits(hd_slot *slot, uint64_t bits) { __atomic_store_n(&slot->bits, bits, __ATOMIC_RELEASE); }
+#endif
+
 /* The lowest claimed block of a slot whose bits are not 0. */
 FAST void *hdi_alloc_take(hd_slot *slot, uint64_t bits) {
   size_t index = hd_lowest_bit(bits);
-  hd_store_owned(&slot->bits, bits & (bits - 1));
   hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);
+  hdi_alloc_set_bits(slot, bits & (bits - 1));
   return slot->blocks + index * slot->block_bytes;
 }
 

@@ -82,12 +82,14 @@ uint32_t hdi_remote_take(hd_unit *page) {
   return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;
 }
 
+/* The slot first: a bit that is gone has left a byte that says so (hdi_alloc_set_bits). */
 bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page) {
+  bool taken_freely = page->class_index <= HD_SMALL_CLASSES && page->state == HD_PAGE_CURRENT;
+  if (taken_freely && __atomic_load_n(&owner->slot[page->class_index].bits, __ATOMIC_ACQUIRE) != 0) return false;
   for (uint32_t i = 0; i < page->capacity; i++) {
     if (hd_load_acquire(&page->map[i]) != HD_BLOCK_FREE) return false; /* pairs with the owner's last store in free() */
   }
-  if (page->class_index > HD_SMALL_CLASSES || page->state != HD_PAGE_CURRENT) return true;
-  return hd_peek(&owner->slot[page->class_index].bits) == 0;
+  return true;
 }
 
 void hdi_remote_drain_idle(hd_heap *owner) {
