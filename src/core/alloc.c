@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/claim.h"
 #include "core/gate.h"
+#include "core/hardened.h"
 #include "core/large.h"
 #include "core/page.h"
 #include "core/purge.h"
@@ -20,8 +21,7 @@
 
 enum {
   ZERO_BY_PURGE = 4 * 1024 * 1024, /* from here on clearing old memory means exchanging it for fresh memory */
-  WRITE_MAX = 1024,                /* the first word of a block up to this size is written when another thread frees it */
-  ALIGN_BY_CLASS = 32 * 1024       /* larger alignments need whole units */
+  WRITE_MAX = 1024                 /* the first word of a block up to this size is written when another thread frees it */
 };
 
 static void *no_memory(void) {
@@ -60,15 +60,28 @@ static inline void *take(hd_heap *heap, unsigned class_index, bool *zeroed) {
   return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, class_index, zeroed);
 }
 
-/* The calling thread's heap, or NULL: then the call is the next allocator's, or fails. */
+static SLOW hd_heap *first_heap(void) {
+  if (hdi_hardened_is_on()) return NULL;
+  hd_heap *heap = hdi_thread_heap();
+  return hdi_hardened_is_on() ? NULL : heap;
+}
+
+/* The calling thread's heap, or NULL: then the call is hardened mode's or the next allocator's, or fails. */
 static inline hd_heap *own_heap(void) {
   hd_heap *heap = hdi_heap_self;
-  return HD_LIKELY(!hdi_heap_is_empty(heap)) ? heap : hdi_thread_heap();
+  return HD_LIKELY(!hdi_heap_is_empty(heap)) ? heap : first_heap();
+}
+
+/* malloc and calloc of a thread without a heap of the default mode. */
+static SLOW void *alloc_elsewhere(size_t bytes, bool zero) {
+  if (hdi_hardened_is_on()) return hdi_hardened_alloc(bytes, zero);
+  if (!hdi_thread_is_passthrough()) return no_memory();
+  return zero ? hdi_next_get()->calloc(1, bytes) : hdi_next_get()->malloc(bytes);
 }
 
 static SLOW void *alloc_first(size_t bytes) {
-  if (hdi_thread_heap() != NULL) return hdi_alloc(bytes);
-  return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
+  if (HD_LIKELY(hdi_hardened_is_on())) return hdi_hardened_alloc(bytes, false);
+  return first_heap() != NULL ? hdi_alloc(bytes) : alloc_elsewhere(bytes, false);
 }
 
 void *hdi_alloc_slow(size_t bytes) {
@@ -120,7 +133,7 @@ static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes) {
   if (HD_LIKELY(again != NULL)) return again;
   if (bytes > PTRDIFF_MAX) return no_memory();
   hd_heap *heap = own_heap();
-  if (heap == NULL) return hdi_thread_is_passthrough() ? hdi_next_get()->malloc(bytes) : no_memory();
+  if (heap == NULL) return alloc_elsewhere(bytes, false);
   return alloc_large(heap, bytes, 1, false);
 }
 
@@ -190,26 +203,15 @@ static void *alloc_class(hd_heap *heap, unsigned class_index, bool zero) {
 void *hdi_alloc_zeroed_slow(size_t bytes) {
   if (bytes > PTRDIFF_MAX) return no_memory();
   hd_heap *heap = own_heap();
-  if (HD_UNLIKELY(heap == NULL)) return hdi_thread_is_passthrough() ? hdi_next_get()->calloc(1, bytes) : no_memory();
+  if (HD_UNLIKELY(heap == NULL)) return alloc_elsewhere(bytes, true);
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
   return alloc_class(heap, hdi_sizeclass_of(bytes), true);
 }
 
 /* ---- aligned ----------------------------------------------------------------------------------------------------- */
 
-/* The smallest class of at least bytes whose blocks all lie at multiples of the alignment: pages start at multiples of 64 KiB, so
- * those are the classes whose size is one. 0: there is none. */
-static unsigned aligned_class(size_t alignment, size_t bytes) {
-  bytes = hd_max(bytes, alignment);
-  if (bytes > HD_MEDIUM_MAX || alignment > ALIGN_BY_CLASS) return 0;
-  for (unsigned i = hdi_sizeclass_of(bytes); i < HD_CLASS_COUNT; i++) {
-    if ((hdi_sizeclass_bytes(i) & (alignment - 1)) == 0) return i;
-  }
-  return 0;
-}
-
 static void *aligned_in(hd_heap *heap, size_t alignment, size_t bytes, bool zero) {
-  unsigned class_index = aligned_class(alignment, bytes);
+  unsigned class_index = hdi_sizeclass_aligned(alignment, bytes);
   if (class_index != 0) return alloc_class(heap, class_index, zero);
   return alloc_large(heap, hd_max(bytes, 1), alignment, zero);
 }
@@ -226,6 +228,7 @@ void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
   if (bytes > PTRDIFF_MAX) return no_memory();
   hd_heap *heap = own_heap();
   if (HD_LIKELY(heap != NULL)) return aligned_in(heap, alignment, bytes, zero);
+  if (hdi_hardened_is_on()) return hdi_hardened_alloc_aligned(alignment, bytes, zero);
   if (!hdi_thread_is_passthrough()) return no_memory();
   void *p = hdi_next_get()->memalign(alignment, bytes);
   if (p != NULL && zero) memset(p, 0, bytes);
@@ -262,7 +265,7 @@ void hdi_free_dead(hd_unit *unit, hd_block_state *state) { misuse(unit->base + (
 /* The thread has no heap to count in. One that frees and frees without ever allocating (a consumer) gets one after all. */
 static SLOW void count_without_heap(hd_unit *page) {
   hdi_thread_homeless_free();
-  hdi_remote_count_slow(hdi_heap_self, page);
+  hdi_remote_count_slow(hdi_heap_mine(), page);
 }
 
 /* A block of another thread's page, which index says it is. */
@@ -310,6 +313,7 @@ static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   uintptr_t owner = hd_load_acquire(&unit->owner);
   uint64_t index = hdi_unit_block_index(unit, p);
   if (HD_UNLIKELY(index >= unit->capacity || owner == 0)) misuse(p);
+  else if (owner & HD_OWNER_HARDENED) hdi_hardened_free(unit, index);
   else if (owner & HD_OWNER_EXPLICIT) free_explicit(unit, index, hdi_heap_owner(unit));
   else free_remote(p, unit, index, self);
 }
@@ -337,9 +341,15 @@ static void free_large(void *p, hd_unit *unit, hd_heap *self) {
   hdi_purge_note();
 }
 
-/* Any pointer, found by the exact way. */
+/* Any pointer, found by the exact way; but for blocks of hardened pages, which the window's entry finds as surely. */
 static void free_any(void *p, hd_heap *self) {
   if (p == NULL) return;
+  hd_unit *entry = hdi_space_entry(p);
+  uint64_t index = hdi_unit_block_index(entry, p);
+  if (hdi_unit_is_hardened(entry) && index < entry->capacity && hd_load_relaxed(&entry->kind) == HD_UNIT_PAGE) {
+    hdi_hardened_free(entry, index);
+    return;
+  }
   hd_unit *unit = hdi_space_find(p);
   if (unit == NULL) {
     free_foreign(p);
@@ -350,7 +360,8 @@ static void free_any(void *p, hd_heap *self) {
       free_in_page(p, unit, self);
       break;
     case HD_UNIT_LARGE:
-      free_large(p, unit, self);
+      if (hdi_unit_is_hardened(unit)) hdi_hardened_run_free(p, unit);
+      else free_large(p, unit, self);
       break;
     default:
       misuse(p);
@@ -383,6 +394,16 @@ void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
   /* A large block: an address that only leads to some other one's entry is not where that block starts. */
   if (owner == 0 && hd_load_acquire(&unit->kind) == HD_UNIT_LARGE && hd_load_owned(&unit->base) == p) free_large(p, unit, heap);
   else free_any(p, heap);
+}
+
+static SLOW void free_hardened_sized(void *p, size_t bytes, size_t alignment) {
+  if (hdi_hardened_size_is(p, bytes, alignment)) hdi_free(p);
+}
+
+/* Only hardened mode compares what a sized free says. */
+void hdi_free_other_sized(void *p, hd_unit *unit, hd_heap *heap, size_t bytes, size_t alignment) {
+  if (HD_UNLIKELY(hdi_unit_is_hardened(unit))) free_hardened_sized(p, bytes, alignment);
+  else hdi_free_other(p, unit, heap);
 }
 
 void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit) {
@@ -443,6 +464,7 @@ size_t hdi_usable(const void *p) {
     return next->usable != NULL ? next->usable((void *)(uintptr_t)p) : 0;
   }
   unit = live_block("usable_size", p, unit);
+  if (unit != NULL && hdi_unit_is_hardened(unit)) return hdi_hardened_check("usable_size", p, unit);
   return unit == NULL ? 0 : unit->block_bytes;
 }
 
@@ -511,6 +533,7 @@ void *hdi_realloc(void *p, size_t bytes) {
   if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
   unit = live_block("realloc", p, unit);
   if (HD_UNLIKELY(unit == NULL)) return no_memory();
+  if (hdi_unit_is_hardened(unit)) return hdi_hardened_realloc(p, unit, bytes);
   if (hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) {
     return stays(unit->block_bytes, bytes) ? p : realloc_by_copy(NULL, unit, p, bytes);
   }
@@ -527,6 +550,7 @@ void *hdi_expand(void *p, size_t bytes) {
   hd_unit *unit = p == NULL || bytes > PTRDIFF_MAX ? NULL : hdi_space_find(p);
   if (unit != NULL) unit = live_block("expand", p, unit);
   if (unit == NULL) return NULL;
+  if (hdi_unit_is_hardened(unit)) return hdi_hardened_expand(p, unit, bytes) ? p : NULL;
   if (hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) return bytes <= unit->block_bytes ? p : NULL;
   return resize_large(unit, hd_max(bytes, 1)) ? p : NULL;
 }
@@ -566,7 +590,7 @@ void *hdi_alloc_from(hd_heap *heap, size_t bytes, bool zero) {
 void *hdi_alloc_aligned_from(hd_heap *heap, size_t alignment, size_t bytes, bool zero) {
   if (bad_alignment(alignment)) return NULL;
   if (bytes > PTRDIFF_MAX) return no_memory();
-  unsigned class_index = aligned_class(alignment, bytes);
+  unsigned class_index = hdi_sizeclass_aligned(alignment, bytes);
   if (heap->one_user) {
     if (class_index == 0) return alloc_large(heap, hd_max(bytes, 1), alignment, zero);
     return hdi_alloc_user_slow(heap, hdi_sizeclass_bytes(class_index), zero);

@@ -14,6 +14,7 @@ void *hdi_alloc_slow(size_t bytes);
 void *hdi_alloc_medium(size_t bytes);
 SLOW void *hdi_alloc_zeroed_slow(size_t bytes);
 void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap);
+void hdi_free_other_sized(void *p, hd_unit *unit, hd_heap *heap, size_t bytes, size_t alignment);
 void hdi_free_event(hd_heap *heap, hd_unit *page);
 SLOW void hdi_free_misfit(hd_unit *unit, uint64_t index);
 SLOW void hdi_free_dead(hd_unit *unit, hd_block_state *state);
@@ -68,13 +69,8 @@ FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
 }
 #endif
 
-FAST void hdi_free(void *p) {
-  hd_unit *unit = hdi_space_entry(p);
-  hd_heap *heap = hdi_heap_self;
-  if (HD_UNLIKELY(hd_load_stable(uintptr_t, &unit->owner) != (uintptr_t)heap)) {
-    hdi_free_other(p, unit, heap);
-    return;
-  }
+/* A block of a page of one unit that the heap owns, or misuse. */
+FAST void hdi_free_own(void *p, hd_unit *unit, hd_heap *heap) {
   uint64_t index = hdi_unit_block_index(unit, p);
   if (HD_UNLIKELY(index >= hd_load_owned(&unit->capacity))) {
     hdi_free_misfit(unit, index);
@@ -86,6 +82,21 @@ FAST void hdi_free(void *p) {
     return;
   }
   if (HD_UNLIKELY(hdi_free_local(unit, state))) hdi_free_event(heap, unit);
+}
+
+FAST void hdi_free(void *p) {
+  hd_unit *unit = hdi_space_entry(p);
+  hd_heap *heap = hdi_heap_self;
+  if (HD_UNLIKELY(hd_load_stable(uintptr_t, &unit->owner) != (uintptr_t)heap)) hdi_free_other(p, unit, heap);
+  else hdi_free_own(p, unit, heap);
+}
+
+/* The same for a caller who says what was asked for. Only hardened mode compares, so the size matters on the slow way alone. */
+FAST void hdi_free_sized(void *p, size_t bytes, size_t alignment) {
+  hd_unit *unit = hdi_space_entry(p);
+  hd_heap *heap = hdi_heap_self;
+  if (HD_UNLIKELY(hd_load_stable(uintptr_t, &unit->owner) != (uintptr_t)heap)) hdi_free_other_sized(p, unit, heap, bytes, alignment);
+  else hdi_free_own(p, unit, heap);
 }
 
 /* ---- heaps with one user, by their user --------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 #include "core/purge.h"
 #include "core/remote.h"
 #include "core/gate.h"
+#include "core/hardened.h"
 #include "core/thread.h"
 #include "heddle.h"
 #include "os/os.h"
@@ -44,15 +45,8 @@ HD_EXPORT void *hd_recalloc(void *p, size_t count, size_t bytes) {
   return block;
 }
 
-HD_EXPORT void hd_free_sized(void *p, size_t bytes) {
-  (void)bytes;
-  hdi_free(p);
-}
-
-HD_EXPORT void hd_free_aligned_sized(void *p, size_t alignment, size_t bytes) {
-  (void)alignment, (void)bytes;
-  hdi_free(p);
-}
+HD_EXPORT void hd_free_sized(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }
+HD_EXPORT void hd_free_aligned_sized(void *p, size_t alignment, size_t bytes) { hdi_free_sized(p, bytes, alignment); }
 
 HD_EXPORT void *hd_aligned_alloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes, false); }
 HD_EXPORT void *hd_aligned_zalloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes, true); }
@@ -72,7 +66,8 @@ HD_EXPORT void *hd_aligned_realloc(void *p, size_t alignment, size_t bytes) {
     return NULL;
   }
   size_t old = hdi_usable(p);
-  if (bytes <= old && bytes >= old / 2) return p;
+  if (bytes <= old && bytes >= old / 2 && !hdi_hardened_is_on()) return p;
+  if (hdi_hardened_is_on() && bytes >= old / 2 && hdi_expand(p, bytes) != NULL) return p;
   void *block = hdi_alloc_aligned(alignment, bytes, false);
   if (block == NULL) return NULL;
   memcpy(block, p, hd_min(old, bytes));
@@ -94,8 +89,9 @@ HD_EXPORT char *hd_strndup(const char *text, size_t max_bytes) { return text == 
 
 HD_EXPORT size_t hd_good_size(size_t bytes) {
   if (bytes > PTRDIFF_MAX) return 0;
-  if (bytes <= HD_MEDIUM_MAX) return hdi_sizeclass_bytes(hdi_sizeclass_of(bytes));
   hdi_thread_init();
+  if (hdi_hardened_is_on()) return bytes;
+  if (bytes <= HD_MEDIUM_MAX) return hdi_sizeclass_bytes(hdi_sizeclass_of(bytes));
   return hd_round_up(bytes, hdi_os.page_bytes);
 }
 
@@ -211,8 +207,9 @@ HD_EXPORT bool hd_collect(size_t keep_bytes) {
 }
 
 HD_EXPORT void hd_thread_idle(void) {
-  hd_heap *heap = hdi_heap_self;
+  hd_heap *heap = hdi_heap_mine();
   if (hdi_heap_is_empty(heap)) return;
+  hdi_hardened_flush(heap);
   hdi_gate_enter(heap);
   hdi_remote_flush(heap);
   hdi_remote_drain(heap);

@@ -9,6 +9,7 @@
 
 hd_heap hdi_heap_empty;
 __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
+__thread hd_heap *hdi_heap_hidden __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
 
 void hdi_heap_init(hd_heap *heap, hd_space *space) {
   heap->space = space;

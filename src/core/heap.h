@@ -77,14 +77,17 @@ struct hd_heap {
   _Atomic unsigned late_thread;   /* the kernel's number of its thread if no exit handler will give it to the orphans; else 0 */
   struct hd_heap *next_registered; /* all heaps, since the start; thread.c */
   struct hd_heap *next_orphan;
+  struct hd_hardened *hardened;   /* what hardened mode keeps for it; NULL otherwise */
 
   _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
 };
 
 typedef struct hd_heap hd_heap;
 
-/* The calling thread's heap; until it has one, an empty heap that is never written. */
+/* The calling thread's heap; until it has one, an empty heap that is never written. In hardened mode it stays the empty one, so that every
+ * call takes the slow way, and the thread's heap is the hidden one. */
 extern HD_HIDDEN __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec")));
+extern HD_HIDDEN __thread hd_heap *hdi_heap_hidden __attribute__((tls_model("initial-exec")));
 extern HD_HIDDEN hd_heap hdi_heap_empty;
 
 /* The heap that owns a unit, without the word's low bits; NULL for free units and for large blocks of no explicit heap. */
@@ -100,6 +103,12 @@ FAST hd_heap *hdi_heap_explicit_owner(hd_unit *unit) {
 FAST bool hdi_heap_is_locked(const hd_heap *heap) { return hd_load_owned(&heap->explicit_heap) && !hd_load_owned(&heap->one_user); }
 
 FAST bool hdi_heap_is_empty(const hd_heap *heap) { return heap == &hdi_heap_empty; }
+
+/* The calling thread's heap in either mode, or the empty one. */
+FAST hd_heap *hdi_heap_mine(void) {
+  hd_heap *heap = hdi_heap_self;
+  return HD_LIKELY(!hdi_heap_is_empty(heap)) ? heap : hdi_heap_hidden;
+}
 
 /* Fill the slot of a class with free blocks. The caller is inside the gate (or has the lock). false: no memory. */
 bool hdi_heap_refill(hd_heap *heap, unsigned class_index);

@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "core/counters.h"
 #include "core/gate.h"
+#include "core/hardened.h"
 #include "core/options.h"
 #include "core/page.h"
 #include "core/region.h"
@@ -156,7 +157,9 @@ static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
   if ((hd_load_relaxed(&unit->remote_count) & ~HD_REMOTE_QUEUED) != 0) return true;
   if (seen->swept) return false;
   bool current = hd_peek(&unit->state) == HD_PAGE_CURRENT;
-  bool soon = current || (hd_load_relaxed(&unit->owner) & (HD_OWNER_MULTI | HD_OWNER_EXPLICIT)) != 0;
+  uintptr_t owner = hd_load_relaxed(&unit->owner);
+  bool explicit_heap = (owner & (HD_OWNER_EXPLICIT | HD_OWNER_HARDENED)) == HD_OWNER_EXPLICIT;
+  bool soon = current || explicit_heap || (owner & HD_OWNER_MULTI) != 0;
   if (seen->rounds < (soon ? QUIET_SOON_ROUNDS : QUIET_ROUNDS)) {
     *changed = true; /* not yet, but the helper must live to see it */
     return false;
@@ -250,9 +253,10 @@ void hdi_purge_start(void) {
 
 size_t hdi_purge_collect(size_t keep_bytes) {
   size_t before = hd_load_relaxed(&hdi_counters.purged_bytes);
-  hd_heap *self = hdi_heap_self;
+  hd_heap *self = hdi_heap_mine();
   bool changed = false;
   if (hdi_heap_is_empty(self)) self = NULL;
+  else hdi_hardened_flush(self);
   if (!hdi_lock_take_unless_fork(&purge.lock)) return 0;
   if (self != NULL) hdi_gate_enter(self);
   if (hold_all(self) || self != NULL) settle_held();

@@ -11,17 +11,19 @@
 
 static hd_misuse_hook *_Atomic hook;
 
-HD_EXPORT void hd_misuse_hook_set(hd_misuse_hook *wanted) {
-  hd_store_release(&hook, wanted); /* pairs with the load in hdi_report_finish */
-}
+HD_EXPORT void hd_misuse_hook_set(hd_misuse_hook *wanted) { hd_store_release(&hook, wanted); /* pairs with the load in tell */ }
 
-void hdi_report_finish(hd_text *text, const void *p, const char *code) {
+static void tell(hd_text *text, const void *p, const char *code) {
   hdi_text_put(text, " [");
   hdi_text_put(text, code);
   hdi_text_put(text, "]\n");
   if (hd_load_owned(&hdi_options.onerror) != HD_ONERROR_IGNORE) hdi_os_write(2, text->buffer, hdi_text_length(text));
   hd_misuse_hook *call = hd_load_acquire(&hook);
   if (call != NULL) call(p, code);
+}
+
+void hdi_report_finish(hd_text *text, const void *p, const char *code) {
+  tell(text, p, code);
   if (hd_load_owned(&hdi_options.onerror) == HD_ONERROR_ABORT) hdi_os_abort();
 }
 
@@ -33,11 +35,33 @@ static void put_what(hd_text *text, const char *verb, const char *what, const vo
   hdi_text_hex(text, (uintptr_t)p);
 }
 
-static void put_class(hd_text *text, const hd_unit *unit) {
+/* Without the closing bracket. */
+static void put_class_start(hd_text *text, const hd_unit *unit) {
   bool large = unit->class_index == 0;
   hdi_text_put(text, large ? " (large, " : " (");
   hdi_text_decimal(text, unit->block_bytes);
-  hdi_text_put(text, large ? " bytes)" : "-byte class)");
+  hdi_text_put(text, large ? " bytes" : "-byte class");
+}
+
+static void put_class(hd_text *text, const hd_unit *unit) {
+  put_class_start(text, unit);
+  hdi_text_put(text, ")");
+}
+
+static void put_count(hd_text *text, size_t count) {
+  hdi_text_decimal(text, count);
+  hdi_text_put(text, count == 1 ? " byte" : " bytes");
+}
+
+/* The class, and what was asked for where that is another number. */
+static void put_class_asked(hd_text *text, const hd_unit *unit, size_t asked) {
+  put_class_start(text, unit);
+  if (unit->class_index != 0 && asked != SIZE_MAX) {
+    hdi_text_put(text, ", ");
+    put_count(text, asked);
+    hdi_text_put(text, " asked");
+  }
+  hdi_text_put(text, ")");
 }
 
 const char *hdi_area_kind_text(hd_area_kind kind) {
@@ -118,6 +142,65 @@ void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit) {
     hdi_report_finish(&text, p, "HD-E02");
   }
 }
+
+/* ---- hardened mode ----------------------------------------------------------------------------------------------- */
+
+void hdi_report_overflow(const char *verb, const void *p, const hd_unit *unit, size_t asked) {
+  char buffer[256];
+  hd_text text;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  put_what(&text, verb, "", p);
+  hdi_text_put(&text, ", written past its end");
+  put_class_asked(&text, unit, asked);
+  hdi_report_finish(&text, p, "HD-E10");
+}
+
+void hdi_report_written(const void *p, const hd_unit *unit, size_t at) {
+  char buffer[256];
+  hd_text text;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  put_what(&text, "free", "write after ", p);
+  hdi_text_put(&text, ", at byte ");
+  hdi_text_decimal(&text, at);
+  put_class(&text, unit);
+  hdi_report_finish(&text, p, "HD-E11");
+}
+
+void hdi_report_size(const void *p, const hd_unit *unit, const char *what, size_t said, size_t asked) {
+  char buffer[256];
+  hd_text text;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  put_what(&text, "free", "sized ", p);
+  hdi_text_put(&text, ", said to have ");
+  hdi_text_put(&text, what);
+  hdi_text_put(&text, " ");
+  hdi_text_decimal(&text, said);
+  put_class_asked(&text, unit, asked);
+  hdi_report_finish(&text, p, "HD-E13");
+}
+
+/* No policy here: the fault ends the process. */
+void hdi_report_fault(const void *address) {
+  char buffer[256];
+  hd_text text;
+  const hd_unit *unit = hdi_space_find(address);
+  const hd_unit *run = unit == NULL ? NULL : covering_run(unit);
+  if (run == NULL || !hdi_unit_is_hardened((hd_unit *)(uintptr_t)run)) return;
+  uintptr_t at = (uintptr_t)address;
+  uintptr_t start = (uintptr_t)run->base;
+  uintptr_t end = start + run->block_bytes;
+  hdi_text_start(&text, buffer, sizeof buffer);
+  hdi_text_put(&text, "heddle: access to ");
+  hdi_text_hex(&text, at);
+  hdi_text_put(&text, ", ");
+  put_count(&text, at < start ? start - at : at < end ? at - start : at - end + 1);
+  hdi_text_put(&text, at < start ? " before the start of a " : at < end ? " into a " : " behind the end of a ");
+  hdi_text_put(&text, hd_load_relaxed(&((hd_unit *)(uintptr_t)run)->live) == 1 ? "block of " : "freed block of ");
+  put_count(&text, run->block_bytes);
+  tell(&text, address, "HD-E12");
+}
+
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static void report_plain(const char *verb, const void *p, const char *why, const char *code) {
   char buffer[256];

@@ -18,6 +18,16 @@ const char *hdi_area_kind_text(hd_area_kind kind);
  * block. unit: its table entry, NULL where there is none yet. Returns only where the policy is not abort. */
 SLOW void hdi_report_misuse(const char *verb, const void *p, hd_unit *unit);
 
+/* Hardened mode. A live block, given to the function `verb`, was written behind its end; asked: the bytes asked for, SIZE_MAX when nothing
+ * tells. A freed block was written to, at byte `at`. A sized free says another `what` than is known. */
+SLOW void hdi_report_overflow(const char *verb, const void *p, const hd_unit *unit, size_t asked);
+SLOW void hdi_report_written(const void *p, const hd_unit *unit, size_t at);
+SLOW void hdi_report_size(const void *p, const hd_unit *unit, const char *what, size_t said, size_t asked);
+
+/* An access to this address ended in a fault: say which block it missed, if it was one on a run of its own. Goes on. May run in a signal
+ * handler. */
+SLOW void hdi_report_fault(const void *address);
+
 /* p belongs to no memory that Heddle knows, and no other allocator is there to ask. */
 SLOW void hdi_report_foreign(const char *verb, const void *p);
 

@@ -15,7 +15,8 @@ enum {
   HD_MEDIUM_MAX = 56 * 1024,         /* largest size that shares a page with others */
   HD_CLASS_COUNT = HD_SMALL_CLASSES + 1 + 5 * 8 + 6,
   HD_ONE_UNIT_MAX = 8 * 1024,        /* largest block in a page of one unit */
-  HD_FOUR_UNIT_MAX = 32 * 1024       /* largest block in a page of four units; above: eight */
+  HD_FOUR_UNIT_MAX = 32 * 1024,      /* largest block in a page of four units; above: eight */
+  HD_ALIGN_BY_CLASS = 32 * 1024      /* larger alignments need whole units */
 };
 
 _Static_assert(HD_CLASS_COUNT == 111, "the last class must be 56 KiB");
@@ -37,6 +38,17 @@ FAST uint32_t hdi_sizeclass_bytes(unsigned class_index) {
   if (class_index <= HD_SMALL_CLASSES) return class_index * 16;
   unsigned step = class_index - HD_SMALL_CLASSES - 1;
   return (uint32_t)(9 + step % 8) << (7 + step / 8);
+}
+
+/* The smallest class of at least bytes whose blocks all lie at multiples of the alignment: pages start at multiples of 64 KiB, so
+ * those are the classes whose size is one. 0: there is none. */
+static inline unsigned hdi_sizeclass_aligned(size_t alignment, size_t bytes) {
+  bytes = hd_max(bytes, alignment);
+  if (bytes > HD_MEDIUM_MAX || alignment > HD_ALIGN_BY_CLASS) return 0;
+  for (unsigned i = hdi_sizeclass_of(bytes); i < HD_CLASS_COUNT; i++) {
+    if ((hdi_sizeclass_bytes(i) & (alignment - 1)) == 0) return i;
+  }
+  return 0;
 }
 
 /* Units in a page of this block size. */

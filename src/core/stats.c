@@ -4,6 +4,7 @@
 
 #include "base/text.h"
 #include "core/counters.h"
+#include "core/hardened.h"
 #include "core/page.h"
 #include "core/store.h"
 #include "core/thread.h"
@@ -64,7 +65,9 @@ static bool visit_page(const hd_walk *walk, hd_unit *unit) {
   if (!show(walk, &area)) return false;
   for (uint32_t i = 0; walk->blocks && i < view.capacity; i++) {
     if (states[i] != HD_BLOCK_LIVE) continue;
-    if (!walk->visitor(&area, view.base + i * view.block_bytes, view.block_bytes, walk->user)) return false;
+    uint8_t *block = view.base + i * view.block_bytes;
+    size_t bytes = hdi_unit_is_hardened(unit) ? hdi_hardened_asked(block, unit) : view.block_bytes;
+    if (!walk->visitor(&area, block, bytes, walk->user)) return false;
   }
   return true;
 }
@@ -114,7 +117,10 @@ HD_EXPORT bool hd_heap_walk(hd_heap *heap, bool blocks, hd_visitor *visitor, voi
 
 static bool add_area(const hd_area *area, void *block, size_t block_bytes, void *user) {
   hd_stats *stats = user;
-  (void)block, (void)block_bytes;
+  if (block != NULL) { /* hardened mode alone: its blocks differ in what may be used of them */
+    stats->live -= area->block_bytes - block_bytes;
+    return true;
+  }
   if (area->kind > HD_AREA_LARGE) {
     stats->objects += area->block_bytes;
     stats->object_count++;
@@ -147,7 +153,7 @@ static bool fill(hd_heap *heap, hd_stats *stats) {
   memset(&found, 0, sizeof found);
   found.version = HD_STATS_VERSION;
   found.struct_bytes = stats->struct_bytes;
-  hd_heap_walk(heap, false, add_area, &found);
+  hd_heap_walk(heap, hdi_hardened_is_on(), add_area, &found);
   if (heap == NULL) {
     size_t top = hd_load_relaxed(&hdi_space.top);
     found.cached = hd_load_relaxed(&hdi_space.dirty_units) << HD_UNIT_SHIFT;

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/gate.h"
+#include "core/hardened.h"
 #include "core/options.h"
 #include "core/page.h"
 #include "core/purge.h"
@@ -74,6 +75,7 @@ static unsigned start(void) {
   }
   if (wants_passthrough()) return START_PASSTHROUGH;
   if (!start_space()) return START_NONE;
+  if (hdi_options.hardened) hdi_hardened_start();
   exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
   return START_DONE;
 }
@@ -203,17 +205,27 @@ static hd_heap *adopt(void) {
   return heap;
 }
 
+static hd_heap *make_heap(void) {
+  hd_heap *heap = hdi_thread_new_heap(&hdi_space, false);
+  if (heap != NULL && hdi_hardened_is_on() && !hdi_hardened_attach(heap)) {
+    hdi_thread_retire_heap(heap);
+    heap = NULL;
+  }
+  if (heap == NULL) return NULL;
+  hd_store_relaxed(&heap->late_thread, late_id());
+  return heap;
+}
+
 hd_heap *hdi_thread_heap(void) {
   hdi_thread_init();
   if (hd_load_acquire(&start_state) != START_DONE) return NULL;
-  if (!hdi_heap_is_empty(hdi_heap_self)) return hdi_heap_self;
-  hd_heap *heap = adopt();
-  if (heap == NULL) {
-    heap = hdi_thread_new_heap(&hdi_space, false);
-    if (heap == NULL) return NULL;
-    hd_store_relaxed(&heap->late_thread, late_id());
-  }
-  hdi_heap_self = heap;
+  hd_heap *heap = hdi_heap_mine();
+  if (!hdi_heap_is_empty(heap)) return heap;
+  heap = adopt();
+  if (heap == NULL) heap = make_heap();
+  if (heap == NULL) return NULL;
+  if (hdi_hardened_is_on()) hdi_heap_hidden = heap;
+  else hdi_heap_self = heap;
   bool handled = exit_key_made && pthread_setspecific(exit_key, heap) == 0;
   /* In a child of vfork the number would not be the thread's own. */
   if (!handled && hdi_os_process_id() == process) {
@@ -249,7 +261,8 @@ static void leave_orphan(hd_heap *heap, bool waits) {
 
 static void thread_exit(void *value) {
   hd_heap *heap = value;
-  if (heap != hdi_heap_self) return;
+  if (heap != hdi_heap_mine()) return;
+  hdi_hardened_flush(heap);
   hdi_gate_enter(heap);
   hdi_remote_flush(heap);
   hdi_remote_drain(heap);
@@ -257,6 +270,7 @@ static void thread_exit(void *value) {
   bool waits = has_many_pages(heap);
   hdi_gate_leave(heap);
   thread_ended = 1;
+  hdi_heap_hidden = &hdi_heap_empty;
   hdi_heap_self = &hdi_heap_empty;
   if (!hdi_lock_take_unless_fork(&pool.lock)) { /* who forks may be waiting for this thread to end */
     hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
@@ -301,6 +315,7 @@ static void fork_parent(void) {
  * that of one that ended. Inside the gate anything may be half done. */
 static void fork_orphan(hd_heap *heap) {
   hdi_page_torn = true;
+  hdi_hardened_forget(heap);
   if (hdi_gate_is_inside(heap)) {
     hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_DEAD);
     return;
@@ -313,7 +328,7 @@ static void fork_child(void) {
   process = hdi_os_process_id();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     hd_store_relaxed(&heap->stopped, 0u);
-    if (heap == hdi_heap_self) {
+    if (heap == hdi_heap_mine()) {
       if (hd_load_relaxed(&heap->late_thread) != 0) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
     } else if (!heap->explicit_heap && hd_load_relaxed(&heap->life) == HD_HEAP_USED) {
       fork_orphan(heap);

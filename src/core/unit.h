@@ -38,12 +38,14 @@ enum hd_unit_kind {
 /* Life of a page; see page.h. */
 enum hd_page_state { HD_PAGE_NONE = 0, HD_PAGE_CURRENT, HD_PAGE_FULL, HD_PAGE_PARTIAL };
 
-/* Values of a block's byte in the byte map. Virgin blocks are 0 too, so that a fresh map need not be written. */
-enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_NONE = 0xff };
+/* Values of a block's byte in the byte map. Virgin blocks are 0 too, so that a fresh map need not be written. QUARANTINED: freed in
+ * hardened mode, but not yet for anybody to have. */
+enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_NONE = 0xff };
 
-/* Low bits of the owner word: a page of several units, whose free() goes by way of its head; and memory of an explicit heap, whose
- * free() takes that heap's lock; and a large block of such a heap, which has no map. */
-enum { HD_OWNER_MULTI = 1, HD_OWNER_EXPLICIT = 2, HD_OWNER_LARGE = 4, HD_OWNER_BITS = 7 };
+/* Low bits of the owner word: a page of several units, whose free() goes by way of its head; memory of an explicit heap, whose
+ * free() takes that heap's lock; a large block of such a heap, which has no map; and memory of hardened mode. The last has EXPLICIT as
+ * well, though its heap is a thread's: that one bit keeps all fast ways away from it. */
+enum { HD_OWNER_MULTI = 1, HD_OWNER_EXPLICIT = 2, HD_OWNER_LARGE = 4, HD_OWNER_HARDENED = 8, HD_OWNER_BITS = 15 };
 
 typedef _Atomic uint8_t hd_block_state;
 
@@ -88,6 +90,10 @@ _Static_assert(sizeof(hd_unit) == 1 << HD_UNIT_ENTRY_SHIFT, "an entry is two cac
 _Static_assert(offsetof(hd_unit, credit) == 64, "line 1 starts at credit");
 
 #define HD_REMOTE_QUEUED 0x80000000u
+
+FAST bool hdi_unit_is_hardened(hd_unit *unit) {
+  return (atomic_load_explicit(&unit->owner, memory_order_relaxed) & HD_OWNER_HARDENED) != 0;
+}
 
 /* Index of the block at p in a page: below unit->capacity exactly when p is the start of one of its blocks, for any p at all.
  * The product with the inverse of the odd part divides exactly where that is possible and is enormous elsewhere; the rotation

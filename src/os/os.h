@@ -107,6 +107,10 @@ void hdi_os_write(int fd, const char *text, size_t length);
 /* Read up to bytes of a small file. Length read, or -1. */
 long hdi_os_read_file(const char *path, char *buffer, size_t bytes);
 
+/* Call report with the address whenever an access faults, unless the program handles that itself already; afterwards the process ends as it
+ * would have without. report runs in a signal handler. false: the program does, or the system refuses. */
+bool hdi_os_fault_hook(void (*report)(const void *address));
+
 /* End the process with SIGABRT, also when that signal is blocked or handled. */
 _Noreturn void hdi_os_abort(void);
 

@@ -60,33 +60,27 @@ static void *new_aligned(size_t bytes, size_t alignment) {
     return hdi_alloc_aligned(alignment, bytes, false);                                                                  \
   }
 
-#define OPERATOR_DELETE(name)                                                                             \
-  HD_EXPORT void _Zd##name##Pv(void *p);                                                                  \
-  HD_EXPORT void _Zd##name##Pv(void *p) { hdi_free(p); }                                                  \
-  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes);                                                   \
-  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes) {                                                  \
-    (void)bytes;                                                                                          \
-    hdi_free(p);                                                                                          \
-  }                                                                                                       \
-  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag);                                   \
-  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag) {                                  \
-    (void)tag;                                                                                            \
-    hdi_free(p);                                                                                          \
-  }                                                                                                       \
-  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment);                                 \
-  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment) {                                \
-    (void)alignment;                                                                                      \
-    hdi_free(p);                                                                                          \
-  }                                                                                                       \
-  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment);                  \
-  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment) {                 \
-    (void)bytes, (void)alignment;                                                                         \
-    hdi_free(p);                                                                                          \
-  }                                                                                                       \
-  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);  \
-  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag) { \
-    (void)alignment, (void)tag;                                                                           \
-    hdi_free(p);                                                                                          \
+#define OPERATOR_DELETE(name)                                                                                                    \
+  HD_EXPORT void _Zd##name##Pv(void *p);                                                                                         \
+  HD_EXPORT void _Zd##name##Pv(void *p) { hdi_free(p); }                                                                         \
+  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes);                                                                          \
+  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }                                          \
+  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag);                                                          \
+  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag) {                                                         \
+    (void)tag;                                                                                                                   \
+    hdi_free(p);                                                                                                                 \
+  }                                                                                                                              \
+  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment);                                                        \
+  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment) {                                                       \
+    (void)alignment;                                                                                                             \
+    hdi_free(p);                                                                                                                 \
+  }                                                                                                                              \
+  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment);                                         \
+  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment) { hdi_free_sized(p, bytes, alignment); } \
+  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);                         \
+  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag) {                        \
+    (void)alignment, (void)tag;                                                                                                  \
+    hdi_free(p);                                                                                                                 \
   }
 
 OPERATOR_NEW(w)

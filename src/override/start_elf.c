@@ -6,7 +6,9 @@
 #include <string.h>
 
 #include "base/bits.h"
+#include "core/hardened.h"
 #include "core/options.h"
+#include "core/report.h"
 #include "core/thread.h"
 #include "heddle.h"
 #include "os/os.h"
@@ -43,9 +45,12 @@ __attribute__((constructor)) static void begin(void) {
     if (copy >= 0) report_fd = copy;
   }
   if (!hdi_options.preload_children) forget_preload();
+  if (hdi_hardened_is_on()) hdi_os_fault_hook(hdi_report_fault);
 }
 
 __attribute__((destructor)) static void end(void) {
+  hd_heap *heap = hdi_heap_mine();
+  if (!hdi_heap_is_empty(heap)) hdi_hardened_flush(heap); /* what is in quarantine is looked at a last time */
   if (hd_load_owned(&hdi_options.stats) == HD_STATS_OFF) return;
   char text[TEXT_BYTES];
   size_t length = hd_load_owned(&hdi_options.stats) == HD_STATS_JSON ? hd_stats_json(text, sizeof text) : hd_stats_text(text, sizeof text);
