@@ -100,7 +100,7 @@ def test_needs_only_libc(heddle):
 def test_thread_local_storage_is_small(heddle):
     text = subprocess.run(["readelf", "-lW", heddle.library], capture_output=True, text=True, check=True).stdout
     sizes = [int(row.split()[5], 16) for row in text.splitlines() if row.split()[:1] == ["TLS"]]
-    assert sizes and max(sizes) <= 24
+    assert sizes and max(sizes) <= 32
 
 
 def test_no_text_relocations_or_executable_stack(heddle):
