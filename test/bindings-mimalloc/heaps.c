@@ -19,7 +19,7 @@ static void everything(mi_heap_t *heap) {
                mi_heap_malloc_small(heap, 10),
                mi_heap_strdup(heap, "123456789"),
                mi_heap_strndup(heap, "1234567890", 9),
-               mi_heap_realpath(heap, "/usr", NULL),
+               mi_heap_realpath(heap, "/usr/share", NULL),
                mi_heap_malloc_aligned(heap, 10, 64),
                mi_heap_malloc_aligned_at(heap, 10, 64, 8),
                mi_heap_zalloc_aligned(heap, 10, 64),
