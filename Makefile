@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 ARGS ?=
 
-.PHONY: build debug demo test install bench bench-arena lint fmt clean help
+.PHONY: build debug demo test test-long test-apps test-cross test-faults coverage fuzz judge soak install bench bench-arena lint fmt clean help
 .DEFAULT_GOAL := build
 
 ## build     build/libheddle.so, build/libheddle.a and build/heddle-override.o (the default)
@@ -40,6 +40,48 @@ test:
 	@$(CMAKE) -S . -B build -DPython3_EXECUTABLE=$(PYTHON) >build/configure.log
 	@$(CMAKE) --build build -j$(JOBS)
 	@scripts/test build
+
+## test-long  the long forms: models, forks, races, faults, soak, judge (hours; CTEST="-R soak" for a part)
+test-long: build
+	@scripts/setup test
+	@$(CMAKE) -S . -B build -DPython3_EXECUTABLE=$(PYTHON) >build/configure.log
+	@$(CMAKE) --build build -j$(JOBS)
+	@cd build && ctest -C long -L long --output-on-failure $(CTEST)
+
+## test-apps  real programs under load, each beside the system's malloc; installs what is missing (ARGS=--list)
+test-apps: build
+	@scripts/setup test
+	@$(PYTHON) test/loaded/run $(ARGS)
+
+## test-cross  other machines under qemu, i386, musl, old processors (ARGS=--short)
+test-cross: build
+	@scripts/setup test
+	@$(PYTHON) test/cross/run all $(ARGS)
+
+## test-faults  seeded faults in the core: which layer of tests finds each (ARGS=--help)
+test-faults: build
+	@scripts/setup test
+	@$(PYTHON) test/trust/seeded $(ARGS)
+
+## coverage  lines and branches of base and core that the tests reach
+coverage: build
+	@scripts/setup test
+	@$(PYTHON) test/trust/coverage $(ARGS)
+
+## fuzz      fuzz one target for S seconds (make fuzz T=ops S=60; T=list names them)
+fuzz: build
+	@scripts/setup test
+	@test/fuzz/run $(T) $(S)
+
+## judge     tests that others wrote, with Heddle and without (ARGS=--all)
+judge: build
+	@scripts/setup test
+	@$(PYTHON) test/judge/run --library build/libheddle.so $(ARGS)
+
+## soak      shapes of long-running programs: resident memory against live memory (ARGS="--hours 8")
+soak: build
+	@scripts/setup test
+	@$(PYTHON) test/soak/run $(ARGS)
 
 ## install   libraries, headers, the command and man pages to PREFIX (default /usr/local), below DESTDIR
 install: build
