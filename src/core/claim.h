@@ -55,9 +55,11 @@ FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
 FAST uint64_t hdi_claim_free_blocks_16(const hd_block_state *map) { return hdi_claim_free_blocks(map); }
 #endif
 
-/* All free blocks of a page of at most 64, every one of which has been handed out. */
+/* The free blocks of a page of at most 64 that have been handed out before. A page may be FULL and still have others: frees that are
+ * not counted yet make it look fuller than it is. */
 FAST uint64_t hdi_claim_free_in(const hd_unit *page) {
-  return page->capacity <= 16 ? hdi_claim_free_blocks_16(page->map) : hdi_claim_free_blocks(page->map);
+  uint64_t bits = page->capacity <= 16 ? hdi_claim_free_blocks_16(page->map) : hdi_claim_free_blocks(page->map);
+  return page->fresh >= 64 ? bits : bits & ~(UINT64_MAX << page->fresh);
 }
 
 /* Bits set in a word that seldom has more than a few. */

@@ -114,6 +114,54 @@ static void test_remote_free_not_told(void **state) {
   empty();
 }
 
+enum { FREERS = 11, OTHER_BYTES = 3000 /* 21 a page */ };
+
+static void *free_one_and_tell_late(void *p) {
+  void *own = hd_malloc(16);
+  hd_free(p);
+  pthread_barrier_wait(&freed);
+  pthread_barrier_wait(&told);
+  hd_free(own);
+  return NULL;
+}
+
+/* Frees that nobody has told of make a page look full that still has blocks which were never handed out. When it comes back those must not
+ * be taken for free ones: they would be handed out twice. */
+static void test_full_with_virgin_blocks(void **state) {
+  (void)state;
+  pthread_t thread[FREERS];
+  void *first[64], *later[64];
+  size_t count = 0, more = 0;
+  hd_class *class = &hdi_thread_heap()->class[hdi_sizeclass_of(OTHER_BYTES)];
+  do assert_non_null(first[count++] = hd_malloc(OTHER_BYTES));
+  while (class->page->fresh < 8);
+  hd_unit *whole = class->page;
+  while (count < whole->fresh) assert_non_null(first[count++] = hd_malloc(OTHER_BYTES));
+  assert_true(whole->fresh + 4 <= whole->capacity);
+  pthread_barrier_init(&freed, NULL, FREERS + 1);
+  pthread_barrier_init(&told, NULL, FREERS + 1);
+  for (size_t i = 0; i < FREERS; i++) assert_int_equal(pthread_create(&thread[i], NULL, free_one_and_tell_late, first[i]), 0);
+  pthread_barrier_wait(&freed);
+  for (size_t i = 0; i < FREERS; i++) assert_ptr_equal(hdi_space_find(first[i] = hd_malloc(OTHER_BYTES)), whole);
+  assert_true(whole->fresh < whole->capacity);
+  while (class->page == whole) assert_non_null(later[more++] = hd_malloc(OTHER_BYTES)); /* it looks full */
+  assert_int_equal(whole->state, HD_PAGE_FULL);
+  uint32_t fresh = whole->fresh;
+  assert_true(fresh < whole->capacity);
+  hd_slot *slot = &hdi_thread_heap()->slot[hdi_sizeclass_of(OTHER_BYTES)];
+  while (slot->bits != 0 || hdi_page_used(class->page) < class->page->capacity) assert_non_null(later[more++] = hd_malloc(OTHER_BYTES));
+  for (size_t i = 0; i < count && whole->state == HD_PAGE_FULL; i++) {
+    hd_free(first[i]);
+    first[i] = NULL;
+  }
+  assert_ptr_equal(class->page, whole);
+  assert_int_equal(slot->bits >> fresh, 0);
+  pthread_barrier_wait(&told);
+  for (size_t i = 0; i < FREERS; i++) pthread_join(thread[i], NULL);
+  for (size_t i = 0; i < count; i++) hd_free(first[i]);
+  for (size_t i = 0; i < more; i++) hd_free(later[i]);
+}
+
 static void *free_small(void *p) {
   hd_free(p);
   return NULL;
@@ -135,6 +183,7 @@ static void test_remote_free_writes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_full_with_virgin_blocks), /* first: only fresh memory is handed out step by step */
       cmocka_unit_test(test_changes_places),
       cmocka_unit_test(test_waits_while_there_are_blocks),
       cmocka_unit_test(test_remote_free_not_told),
