@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/counters.h"
+#include "core/options.h"
 #include "os/os.h"
 
 enum {
@@ -15,6 +16,7 @@ enum {
   MOVES_MAX = 8192,
   HUGE_UNITS = 64,           /* blocks from 4 MiB on are taken for dense; smaller ones only with all that is around them */
   HUGE_PAGE_UNITS = 32,
+  PLENTY_UNITS = 256,
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
 };
 
@@ -22,19 +24,20 @@ static size_t units_for(size_t bytes) { return (bytes + HD_UNIT_BYTES - 1) >> HD
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
  * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are. Each move leaves the kernel two more
- * ranges to remember, so a process makes a limited number of them. */
-static void recycle(hd_unit *first, size_t units) {
+ * ranges to remember, so a process makes a limited number of them. Returns the units filled. */
+static size_t recycle(hd_unit *first, size_t units) {
   static atomic_uint moves;
   uint8_t *start = hdi_space_address(&hdi_space, first);
   uint8_t *end = start + (units << HD_UNIT_SHIFT);
   size_t step = units >= HUGE_UNITS ? HUGE_PAGE_UNITS : 1;
   size_t least = hd_max(step, PIECE_UNITS);
-  if (!hdi_os.can_move) return;
+  size_t filled = 0;
+  if (!hdi_os.can_move) return 0;
   uint8_t *to = (uint8_t *)hd_round_up((uintptr_t)start, step << HD_UNIT_SHIFT);
   while (to < end && hd_load_relaxed(&moves) < MOVES_MAX) {
     size_t most = hd_round_down((size_t)(end - to) >> HD_UNIT_SHIFT, step);
     hd_unit *piece = most < least ? NULL : hdi_space_take_piece(least, most, step);
-    if (piece == NULL) return;
+    if (piece == NULL) break;
     uint8_t *from = hdi_space_address(&hdi_space, piece);
     size_t piece_units = piece->run_units;
     hd_add(&moves, 1u);
@@ -42,10 +45,25 @@ static void recycle(hd_unit *first, size_t units) {
     bool whole = step > 1 || !hdi_space_is_huge(from);
     bool moved = whole && hdi_os_move(from, to, piece_units << HD_UNIT_SHIFT);
     hdi_space_give(&hdi_space, piece, piece_units, !moved);
-    if (!moved) return;
+    if (!moved) break;
     hdi_counters_moved(piece_units << HD_UNIT_SHIFT);
     to += piece_units << HD_UNIT_SHIFT;
+    filled += piece_units;
   }
+  return filled;
+}
+
+/* Fresh memory is about to become resident. If more free memory is resident than the program may well want back (16 MiB and an eighth of
+ * what is in use), as much of it goes at once: programs that replace large blocks fast would otherwise hold all that they free
+ * within the delay. */
+static void trade(size_t units) {
+  size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);
+  size_t top = hd_load_relaxed(&hdi_space.top);
+  size_t unused = hd_load_relaxed(&hdi_space.free_units);
+  size_t used = top > unused ? top - unused : 0; /* two looks: they need not match */
+  size_t plenty = PLENTY_UNITS + used / 8;
+  if (HD_LIKELY(dirty <= plenty) || !hd_load_owned(&hdi_options.purge)) return;
+  hdi_space_purge(&hdi_space, hdi_space_tick(), hd_min(units, dirty - plenty));
 }
 
 void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_zero, bool *zeroed) {
@@ -54,8 +72,11 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   if (first == NULL) return NULL;
   if (*zeroed && units >= HUGE_UNITS) hdi_space_want_huge(heap->space, first, units);
   if (*zeroed && !wants_zero && units >= RECYCLE_UNITS && !heap->own_space && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4) {
-    recycle(first, units);
-    *zeroed = false;
+    size_t filled = recycle(first, units);
+    if (filled > 0) *zeroed = false;
+    if (filled < units) trade(units - filled);
+  } else if (*zeroed && !wants_zero) {
+    trade(units);
   }
   return hdi_large_make(heap, first, bytes, *zeroed);
 }
@@ -100,6 +121,7 @@ bool hdi_large_resize(hd_unit *first, size_t bytes) {
       return false;
     }
     if (zeroed && wanted >= HUGE_UNITS) hdi_space_want_huge(space_of(first), first, wanted);
+    if (zeroed) trade(wanted - units);
   } else if (wanted < units && units - wanted >= hd_max(units / 8, 1)) {
     hd_store_owned(&first->run_units, (uint32_t)wanted);
     refund(first, units - wanted);
@@ -135,6 +157,7 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   hdi_counters_moved(old_bytes);
   size_t old_units = old_bytes >> HD_UNIT_SHIFT;
   if (units >= HUGE_UNITS) hdi_space_want_huge(&hdi_space, target + old_units, target_units - old_units);
+  trade(units - hd_min(units, old_units));
   return hdi_large_make(heap, target, bytes, false);
 }
 

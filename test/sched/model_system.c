@@ -124,3 +124,25 @@ const sched_model model_purge_alloc = {
     .fibre = {purge_owner, purge_freer, purge_collector},
     .check = model_check,
 };
+
+/* ---- last_bit: the last claimed block of a system page is handed out just when a collector looks at it --------------- */
+
+static void last_setup(void) {
+  shadow_start();
+  sched_as(0);
+  for (unsigned i = 0; i < 64; i++) small[i] = take(BYTES_64);
+  for (unsigned i = 52; i < 64; i++) give(small[i]);
+  for (unsigned i = 52; i < 63; i++) small[i] = take(BYTES_64); /* claims all twelve, and leaves one in the slot */
+  for (unsigned i = 60; i < 63; i++) give(small[i]);            /* its three neighbours on the system page */
+  sched_as(SCHED_CHECKER);
+}
+
+static void last_owner(void) { take(BYTES_64); }
+
+const sched_model model_last_bit = {
+    .name = "last_bit",
+    .about = "a block is taken without the gate while a collector purges the free system pages around it",
+    .setup = last_setup,
+    .fibre = {last_owner, purge_collector},
+    .check = model_check,
+};

@@ -96,6 +96,10 @@ MUTANTS = [
         ("return index / 64 != page->group || (claimed >> index % 64 & 1) == 0;", "return (void)claimed, true;")]),
     Mutant("purge_alloc", "the owner does not look at the gate", "core/gate.h", [
         ("if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return true;", "return true;")]),
+
+    Mutant("last_bit", "a block's bit is gone before its byte is live", "core/alloc.h", [
+        ("  hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);\n  hdi_alloc_set_bits(slot, bits & (bits - 1));",
+         "  hdi_alloc_set_bits(slot, bits & (bits - 1));\n  hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);")]),
 ]
 
 

@@ -20,7 +20,7 @@ struct object {
 static struct object *objects;
 static size_t object_count;
 static struct soak_block *escaped; /* blocks of an explicit heap on their way to a plain free */
-enum { ESCAPED = 64 };
+enum { ESCAPED = 64, SIZES = 8 };
 
 static void prepare_objects(void) {
   object_count = soak_bytes / OBJECT_BYTES;
@@ -28,9 +28,13 @@ static void prepare_objects(void) {
   escaped = soak_map(ESCAPED * sizeof *escaped);
 }
 
+/* A heap of its own serves a part of a program, and that has a few sizes. (With every size from 16 bytes to 8 KiB a heap of under 1 MiB
+ * consists of half-empty pages.) */
 static void fill_heap(struct soak_lane *lane, struct object *object, size_t wanted) {
+  size_t sizes[SIZES];
+  for (unsigned i = 0; i < SIZES; i++) sizes[i] = soak_size(lane, 16, 8 * KIB);
   for (size_t made = 0; object->live < (int64_t)wanted; made++) {
-    size_t bytes = soak_size(lane, 16, 8 * KIB);
+    size_t bytes = sizes[ts_below(&lane->rng, SIZES)];
     void *p = hd_heap_malloc(object->handle, bytes);
     TS_CHECK(p != NULL, "hd_heap_malloc(%zu)", bytes);
     soak_stamp(p, bytes);
