@@ -214,7 +214,7 @@ static void *allocate_aligned(struct model *model, const struct op *op, struct p
   } else if (op->verb == PVALLOC && sut->pvalloc) {
     promise->alignment = ts_os_page();
     p = sut->pvalloc(promise->bytes); /* the whole pages are promised, too */
-    if (p) promise->bytes = (promise->bytes + ts_os_page() - 1) / ts_os_page() * ts_os_page();
+    if (p) promise->bytes = ((promise->bytes ? promise->bytes : 1) + ts_os_page() - 1) / ts_os_page() * ts_os_page();
   } else {
     p = sut->aligned_alloc(alignment, promise->bytes);
   }
