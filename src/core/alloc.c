@@ -375,6 +375,22 @@ void hdi_free_misfit(hd_unit *unit, uint64_t index) {
   free_any((void *)((uintptr_t)unit->base + offset), hdi_heap_self); /* may wrap around: to NULL, for one */
 }
 
+/* A block of a page of several units, which has a few, goes straight back into its class's slot if that stands for the page: the next malloc
+ * takes it again, warm, and needs no claim. Claimed as it is then, it stays counted in the page's credit. Inside the gate, so that a
+ * collector sees none of it half done. */
+FAST bool hdi_free_into_slot(hd_heap *heap, hd_unit *page, uint64_t index) {
+  if (page->state != HD_PAGE_CURRENT || page->capacity > 64 || !hdi_gate_try(heap)) return false;
+  bool current = page->state == HD_PAGE_CURRENT && page->group == 0; /* a collector may have been here since the look above */
+  if (HD_LIKELY(current)) {
+    hd_slot *slot = &heap->slot[page->class_index];
+    hd_store_release(&page->map[index], HD_BLOCK_FREE);
+    hd_store_owned(&slot->bits, slot->bits | (uint64_t)1 << index);
+    heap->class[page->class_index].zeroed = false;
+  }
+  hdi_gate_leave(heap);
+  return current;
+}
+
 /* The entry is the right one if the index says so, whose ever the page is: see hdi_unit_block_index. */
 void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
   uintptr_t owner = hd_load_acquire(&unit->owner);
@@ -387,6 +403,7 @@ void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
       }
       hd_block_state *state = unit->map + index;
       if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, state);
+      else if (hdi_free_into_slot(heap, unit->head, index)) return;
       else if (HD_UNLIKELY(hdi_free_local(unit->head, state))) hdi_free_event(heap, unit->head);
       return;
     }

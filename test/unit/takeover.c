@@ -162,6 +162,28 @@ static void test_full_with_virgin_blocks(void **state) {
   for (size_t i = 0; i < more; i++) hd_free(later[i]);
 }
 
+/* A page of several units: what comes back while it is the current one is what the next call gets, and nobody takes it for fresh memory. */
+static void test_back_into_the_slot(void **state) {
+  (void)state;
+  enum { LARGE = 12000 };
+  uint8_t *first = hd_malloc(LARGE), *second = hd_malloc(LARGE);
+  hd_unit *head = hdi_space_find(first)->head;
+  uint32_t used = hdi_page_used(head);
+  hd_slot *slot = &hdi_thread_heap()->slot[head->class_index];
+  uint64_t bits = slot->bits;
+  assert_true(head->run_units > 1);
+  memset(first, 0xa5, LARGE);
+  hd_free(first);
+  assert_int_equal(hdi_page_used(head), used); /* claimed */
+  assert_int_equal(hd_bit_count(slot->bits), hd_bit_count(bits) + 1);
+  uint8_t *again = hd_calloc(1, LARGE);
+  assert_ptr_equal(again, first);
+  for (size_t i = 0; i < LARGE; i++) assert_int_equal(again[i], 0);
+  hd_free(second);
+  hd_free(again);
+  assert_int_equal(hdi_page_count_live(head), 0);
+}
+
 static void *free_small(void *p) {
   hd_free(p);
   return NULL;
@@ -187,6 +209,7 @@ int main(void) {
       cmocka_unit_test(test_changes_places),
       cmocka_unit_test(test_waits_while_there_are_blocks),
       cmocka_unit_test(test_remote_free_not_told),
+      cmocka_unit_test(test_back_into_the_slot),
       cmocka_unit_test(test_remote_free_writes),
   };
   return cmocka_run_group_tests_name("takeover", tests, NULL, NULL);
