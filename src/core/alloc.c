@@ -375,8 +375,8 @@ void hdi_free_misfit(hd_unit *unit, uint64_t index) {
   free_any((void *)((uintptr_t)unit->base + offset), hdi_heap_self); /* may wrap around: to NULL, for one */
 }
 
-/* A block of a page of several units, which has a few, goes straight back into its class's slot if that stands for the page: the next malloc
- * takes it again, warm, and needs no claim. Claimed as it is then, it stays counted in the page's credit. Inside the gate, so that a
+/* A block of a page of several units, which has a few, goes straight back into its class's slot if that stands for the page: the next
+ * malloc takes it again, warm, and needs no claim. Claimed as it is then, it stays counted in the page's credit. Inside the gate, so that a
  * collector sees none of it half done. */
 FAST bool hdi_free_into_slot(hd_heap *heap, hd_unit *page, uint64_t index) {
   if (page->state != HD_PAGE_CURRENT || page->capacity > 64 || !hdi_gate_try(heap)) return false;
