@@ -73,6 +73,10 @@ target_link_libraries(heddle_static INTERFACE ${CMAKE_DL_LIBS} pthread)
 
 # One relocatable object whose hidden symbols are made local, so that it can stand beside other copies of Heddle.
 separate_arguments(machine_flags UNIX_COMMAND "${CMAKE_C_FLAGS}")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^i.86$")
+  # gcc's helpers for position-independent code are shared by name between objects: a local copy must not wait for another object's.
+  list(APPEND machine_flags -Wl,--force-group-allocation)
+endif()
 set(merged ${CMAKE_CURRENT_BINARY_DIR}/heddle-merged.o)
 add_custom_command(
   OUTPUT ${HEDDLE_OVERRIDE_OBJECT}

@@ -60,6 +60,13 @@ void hd_delay_point(void);
 #define hd_store_owned(p, v) (HD_POINT(), __atomic_store_n((p), (v), __ATOMIC_RELAXED))
 #endif
 
+/* A stable load that later loads must not overtake: x86 keeps loads in order by itself. */
+#if defined(__x86_64__)
+#define hd_load_stable_first(type, p) hd_load_stable(type, p)
+#else
+#define hd_load_stable_first(type, p) (HD_POINT(), __atomic_load_n((type *)(p), __ATOMIC_ACQUIRE))
+#endif
+
 /* Whether fast paths may use assembly whose accesses tools can't see. */
 #if defined(__x86_64__) && !defined(HD_SANITIZE_THREAD) && !defined(HD_SANITIZE_ADDRESS)
 #define HD_FAST_ASM 1

@@ -21,7 +21,7 @@ enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_CACHE_UNI
 
 /* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. */
 typedef struct hd_slot {
-  uint64_t bits;
+  _Alignas(32) uint64_t bits;
   size_t block_bytes;
   uint8_t *blocks;        /* block 0 of the group */
   hd_block_state *map;    /* its byte */

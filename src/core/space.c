@@ -7,18 +7,19 @@
 #include "core/check.h"
 #include "core/counters.h"
 #include "core/options.h"
+#include "core/space_narrow.h"
 #include "os/os.h"
 
 enum {
-  COMMIT_UNITS = 512,      /* 32 MiB a step: one system call for each */
   EXACT_BINS = 32,
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
   FIXED_MAX = 64,
   SMALLEST_WINDOW_SHIFT = 28,
   OPEN_TRIES = 4,
+  PASS_TRIES = 8,          /* at others' memory, against threads that are at it as well */
   TABLE_SHIFT = sizeof(hd_unit) / 2,
   BLOCK_UNITS = 32,        /* a huge page */
-  STEP_BLOCKS = COMMIT_UNITS / BLOCK_UNITS,
+  STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
   HUGE_LOOK_UNITS = 128    /* where the 8 MiB below are resident */
 };
@@ -69,11 +70,12 @@ static bool commit_range(hd_space *space, void *start, size_t bytes) {
 
 /* Table entries for at least `wanted` units. In an open space their number stays a power of two, because free() masks an address
  * with it; a free() that still uses the smaller mask finds an entry it does not own and takes the slow path. */
-static bool commit_table(hd_space *space, size_t have, size_t wanted) {
-  if (!space->open) {
+bool hdi_space_commit_table(hd_space *space, size_t have, size_t wanted) {
+  if (HD_NARROW || !space->open) {
     uint8_t *start = (uint8_t *)hd_round_down((uintptr_t)(space->units + have), hdi_os.page_bytes);
     uint8_t *end = (uint8_t *)hd_round_up((uintptr_t)(space->units + wanted), hdi_os.page_bytes);
-    return commit_range(space, start, (size_t)(end - start));
+    hdi_counters_os_call(1);
+    return hdi_os_commit(start, (size_t)(end - start));
   }
   size_t old = space->table_units;
   if (wanted <= old) return true;
@@ -87,11 +89,10 @@ static bool commit_table(hd_space *space, size_t have, size_t wanted) {
 }
 
 /* Let free() see the table as far as it may be read. The table first: the mask must never reach beyond it. */
-static void show_window(const hd_space *space) {
-  if (space != &hdi_space) return;
-  hd_store_owned(&hdi_window_units, space->units);
-  hd_compiler_fence();
-  hd_store_owned(&hdi_window_mask, (space->table_units - 1) << HD_UNIT_ENTRY_SHIFT);
+void hdi_space_show_window(hd_unit *table, size_t count) {
+  hd_store_owned(&hdi_window_units, table);
+  atomic_thread_fence(memory_order_release); /* pairs with hdi_space_entry */
+  hd_store_owned(&hdi_window_mask, (count - 1) << HD_UNIT_ENTRY_SHIFT);
 }
 
 /* ---- huge pages ---------------------------------------------------------------------------------------------------- */
@@ -168,14 +169,14 @@ void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
   uint64_t bits = (uint64_t)((1u << STEP_BLOCKS) - 1) << step * STEP_BLOCKS % 64;
   if ((atomic_fetch_and_explicit(&huge.asked[step * STEP_BLOCKS / 64], ~bits, memory_order_relaxed) & bits) == 0) return;
   put_in(huge.lost, step);
-  size_t units = hd_min(COMMIT_UNITS, hd_load_relaxed(&hdi_space.committed) - step * COMMIT_UNITS);
-  hdi_os_huge(hdi_space.base + (step * COMMIT_UNITS << HD_UNIT_SHIFT), units << HD_UNIT_SHIFT, false);
+  size_t units = hd_min(HD_COMMIT_UNITS, hd_load_relaxed(&hdi_space.committed) - step * HD_COMMIT_UNITS);
+  hdi_os_huge(hdi_space.base + (step * HD_COMMIT_UNITS << HD_UNIT_SHIFT), units << HD_UNIT_SHIFT, false);
 }
 
-static bool commit_step(hd_space *space, size_t have, size_t next) {
-  if (!commit_table(space, have, next)) return false;
+bool hdi_space_commit_step(hd_space *space, size_t have, size_t next) {
+  if (!hdi_space_commit_table(space, have, next)) return false;
   if (!commit_range(space, space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT)) return false;
-  show_window(space);
+  if (!HD_NARROW && space == &hdi_space) hdi_space_show_window(space->units, space->table_units);
   advise_step(space, have, next);
   return true;
 }
@@ -192,13 +193,14 @@ static size_t begin_step(hd_space *space, size_t have, size_t next) {
 /* Make units [0, wanted) usable. During a fork several threads may do it at once, without the lock. */
 static bool commit_to(hd_space *space, size_t wanted) {
   size_t have = hd_load_acquire(&space->committed);
+  if (HD_NARROW && have < wanted) return hdi_space_narrow_commit(space, wanted);
   while (have < wanted) {
-    size_t next = begin_step(space, have, hd_min(hd_round_up(wanted, COMMIT_UNITS), space->unit_count));
-    bool done = commit_step(space, have, next);
+    size_t next = begin_step(space, have, hd_min(hd_round_up(wanted, HD_COMMIT_UNITS), space->unit_count));
+    bool done = hdi_space_commit_step(space, have, next);
     if (!done && next > wanted) {
       next = wanted; /* no room for a whole step: ask for no more than is needed */
       hd_store_release(&space->step, next << 1);
-      done = commit_step(space, have, next);
+      done = hdi_space_commit_step(space, have, next);
     }
     if (done) {
       if (hd_swap_if(&space->committed, &have, next)) have = next;
@@ -217,10 +219,11 @@ static bool commit_to(hd_space *space, size_t wanted) {
 /* ---- making and finding ------------------------------------------------------------------------------------------ */
 
 static size_t wanted_window(void) {
-  size_t wanted = hd_max(64 * HD_GIB, 4 * hdi_os.ram_bytes);
-  if (sizeof(void *) == 4) wanted = HD_GIB;
-  size_t most = sizeof(void *) == 4 ? HD_GIB : (size_t)4 << 40;
-  return (size_t)1 << hd_highest_bit(hd_min(wanted + wanted - 1, most));
+  const uint64_t gib = HD_GIB;
+  uint64_t wanted = (uint64_t)hdi_os.ram_bytes * 4;
+  if (wanted < 64 * gib) wanted = 64 * gib;
+  if (wanted > 4096 * gib) wanted = 4096 * gib;
+  return (size_t)1 << hd_highest_bit(wanted + wanted - 1);
 }
 
 /* A place where the table found room and the units did not. */
@@ -241,11 +244,11 @@ static void leave_place(void) {
  * just written to the start of its block for a part of that block's entry, and wait (22 instead of 9 ns for a large pair). */
 static bool init_open(size_t bytes) {
   const uint64_t places = ((uint64_t)1 << PLACES_SHIFT) / bytes;
-  if (sizeof(void *) == 4 || places == 0) return false;
+  if (places == 0) return false;
   size_t count = bytes >> HD_UNIT_SHIFT;
   hdi_space.open = true;
   for (int tries = 0; tries < OPEN_TRIES; tries++) {
-    hdi_space.base = (uint8_t *)(((uint64_t)1 << LOWEST_SHIFT) + (hdi_os_random() % places + 1) * bytes);
+    hdi_space.base = (uint8_t *)(uintptr_t)(((uint64_t)1 << LOWEST_SHIFT) + (hdi_os_random() % places + 1) * bytes);
     hdi_space.units = (hd_unit *)(hdi_space.base - count * sizeof(hd_unit) - HD_UNIT_BYTES + TABLE_SHIFT);
     hdi_space.unit_count = count;
     if (commit_to(&hdi_space, 1)) return true;
@@ -269,13 +272,14 @@ static bool init_reserved(size_t bytes) {
   hdi_space.units = units;
   hdi_space.unit_count = count;
   hdi_space.table_units = count;
-  show_window(&hdi_space);
+  hdi_space_show_window(units, count);
   return true;
 }
 
 bool hdi_space_init(void) {
-  size_t bytes = wanted_window();
   memset(&hdi_space, 0, sizeof hdi_space); /* a start that a fork cut off may have been here */
+  if (HD_NARROW) return hdi_space_narrow_init(&hdi_space);
+  size_t bytes = wanted_window();
   if (init_open(bytes)) return true;
   for (; bytes >> SMALLEST_WINDOW_SHIFT != 0; bytes /= 2) {
     if (init_reserved(bytes)) return true;
@@ -285,8 +289,8 @@ bool hdi_space_init(void) {
 
 void *hdi_space_store_range(size_t *bytes) {
   size_t window = hdi_space.unit_count << HD_UNIT_SHIFT;
-  *bytes = hd_max(window / 8, 64 * HD_MIB);
-  return hdi_space.open ? (uint8_t *)hdi_space.units - TABLE_SHIFT - *bytes : NULL;
+  *bytes = HD_NARROW ? HD_NARROW_STORE : hd_max(window / 8, 64 * HD_MIB);
+  return hdi_space.open && !HD_NARROW ? (uint8_t *)hdi_space.units - TABLE_SHIFT - *bytes : NULL;
 }
 
 bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes) {
@@ -327,7 +331,7 @@ static void set_place(place *here, hd_space *space) {
 
 hd_unit *hdi_space_find(const void *p) {
   size_t in_window = ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT;
-  if (in_window < hd_load_acquire(&hdi_space.top)) return hdi_space.units + in_window;
+  if (in_window < hd_load_acquire(&hdi_space.top) && !hdi_space_is_passed(&hdi_space, in_window)) return hdi_space.units + in_window;
   hd_unit *unit = NULL;
   size_t count = hd_load_acquire(&fixed.count);
   for (size_t i = 0; i < count && unit == NULL; i++) {
@@ -341,7 +345,8 @@ hd_unit *hdi_space_find(const void *p) {
 }
 
 bool hdi_space_covers(const void *p) {
-  return hdi_space.base != NULL && ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT < hdi_space.unit_count;
+  size_t at = ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT;
+  return hdi_space.base != NULL && at < hdi_space.unit_count && !hdi_space_is_passed(&hdi_space, at);
 }
 
 hd_space *hdi_space_of(const hd_unit *unit) {
@@ -480,6 +485,16 @@ static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size
   }
 }
 
+/* Fresh units, wherever they are. */
+static hd_unit *take_fresh(hd_space *space, size_t units, size_t align_units, size_t *skipped) {
+  hd_unit *first = take_top(space, units, align_units, skipped);
+  for (int tries = 0; HD_NARROW && first == NULL && tries < PASS_TRIES; tries++) {
+    if (!hdi_space_narrow_pass(space, units + align_units - 1)) break;
+    first = take_top(space, units, align_units, skipped);
+  }
+  return first;
+}
+
 /* ---- giving and taking ------------------------------------------------------------------------------------------- */
 
 /* Put a run into the bins, merged with free neighbours of its kind. The merged run is as old as the mean of its parts, so that
@@ -510,6 +525,15 @@ static void merge_in(hd_space *space, hd_unit *first, size_t units, unsigned kin
 
 static void give_locked(hd_space *space, hd_unit *first, size_t units, bool dirty, uint32_t stamp) {
   merge_in(space, first, units, dirty ? HD_UNIT_DIRTY : HD_UNIT_CLEAN, stamp);
+}
+
+/* Without the lock. */
+void hdi_space_defer(hd_space *space, hd_unit *first, size_t units, uint32_t stamp) {
+  hd_store_owned(&first->run_units, (uint32_t)units);
+  first->stamp = stamp;
+  first->next = hd_load_relaxed(&space->deferred);
+  while (!hd_swap_if(&space->deferred, &first->next, first)) {
+  }
 }
 
 /* Runs that were freed while nobody could take the lock. */
@@ -558,7 +582,7 @@ static void absorb_top(hd_space *space) {
 bool hdi_space_allows(const hd_space *space, size_t units) {
   uint64_t limit = (uint64_t)hd_load_owned(&hdi_options.limit);
   if (HD_LIKELY(limit == 0)) return true;
-  size_t used = hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units);
+  size_t used = hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units) - hd_load_relaxed(&space->passed_units);
   return space != &hdi_space || used + units <= limit >> HD_UNIT_SHIFT;
 }
 
@@ -573,7 +597,7 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   }
   size_t skipped = 0;
   if (first == NULL) {
-    first = take_top(space, units, align_units, &skipped);
+    first = take_fresh(space, units, align_units, &skipped);
     *zeroed = !space->fixed;
   }
   if (first == NULL && locked) {
@@ -597,7 +621,7 @@ static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind, bool gro
     detach(space, run);
     first = carve(space, run, run_units, 0, units, kind);
   } else if (grow) {
-    first = take_top(space, units, 1, &skipped);
+    first = take_fresh(space, units, 1, &skipped);
   }
   hdi_lock_drop(&space->lock);
   if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
@@ -630,11 +654,7 @@ hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
   uint32_t stamp = hdi_space_tick();
   if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&space->lock))) {
-    hd_store_owned(&first->run_units, (uint32_t)units);
-    first->stamp = stamp;
-    first->next = hd_load_relaxed(&space->deferred);
-    while (!hd_swap_if(&space->deferred, &first->next, first)) {
-    }
+    hdi_space_defer(space, first, units, stamp);
     return;
   }
   take_in_deferred(space);
@@ -708,4 +728,7 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
   return purged;
 }
 
-void hdi_space_fork(hd_fork_step step) { hdi_lock_fork(&hdi_space.lock, step); }
+void hdi_space_fork(hd_fork_step step) {
+  hdi_lock_fork(&hdi_space.lock, step);
+  if (HD_NARROW && step == HD_FORK_CHILD) hdi_space_narrow_fork_child(&hdi_space);
+}

@@ -7,7 +7,7 @@
  * ones clean.
  *
  * Invariants: no two adjacent free runs of equal kind; both ends of a free run name its length and kind; every other unit of
- * it has kind NONE; live units + free units = top.
+ * it has kind NONE; live units + free units + passed units = top.
  * Threads: any; one lock a space. Above: page.c, large.c, purge.c. Below: os.h.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_SPACE_H
@@ -31,13 +31,14 @@ typedef struct hd_space {
   size_t unit_count;            /* length of both */
   bool fixed;                   /* caller's memory: already committed, never purged */
   bool open;                    /* claimed piece by piece, nothing reserved ahead */
-  size_t table_units;           /* open: entries of the table that may be read */
+  size_t table_units;           /* entries of the table that may be read */
   _Atomic size_t top;           /* units below have been handed out at least once */
-  _Atomic size_t step;          /* what somebody is committing: units below, times 2, + 1 when others join in */
+  _Atomic size_t step;          /* what somebody is committing: units below, times 2, + 1 when others join in; see also space_narrow.c */
   _Atomic size_t committed;     /* units below may be touched, and their table entries written */
   hd_bins clean, dirty;
   _Atomic size_t dirty_units;   /* units in dirty runs */
   _Atomic size_t free_units;    /* units in free runs of both kinds */
+  _Atomic size_t passed_units;  /* units below top that are not ours: see space_narrow.h */
   _Atomic(hd_unit *) deferred;  /* runs freed while a fork held the lock */
 } hd_space;
 
@@ -51,7 +52,8 @@ extern HD_HIDDEN size_t hdi_window_mask;
 /* Table entry for any pointer at all: the window starts at a multiple of its own size, so the middle bits of an address are the
  * index, and a pointer from elsewhere lands on some entry, which hdi_unit_block_index then unmasks. */
 FAST hd_unit *hdi_space_entry(const void *p) {
-  size_t at = ((uintptr_t)p >> (HD_UNIT_SHIFT - HD_UNIT_ENTRY_SHIFT)) & hd_load_stable(size_t, &hdi_window_mask);
+  size_t mask = hd_load_stable_first(size_t, &hdi_window_mask); /* whoever sees the mask sees the table that it belongs to */
+  size_t at = ((uintptr_t)p >> (HD_UNIT_SHIFT - HD_UNIT_ENTRY_SHIFT)) & mask;
   return (hd_unit *)((uint8_t *)hd_load_stable(hd_unit *, &hdi_window_units) + at);
 }
 

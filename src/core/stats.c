@@ -155,11 +155,13 @@ static bool fill(hd_heap *heap, hd_stats *stats) {
   found.struct_bytes = stats->struct_bytes;
   hd_heap_walk(heap, hdi_hardened_is_on(), add_area, &found);
   if (heap == NULL) {
-    size_t top = hd_load_relaxed(&hdi_space.top);
+    size_t passed = hd_load_relaxed(&hdi_space.passed_units);
+    size_t top = hd_load_relaxed(&hdi_space.top) - passed;
+    size_t committed = hd_load_relaxed(&hdi_space.committed) - passed;
     found.cached = hd_load_relaxed(&hdi_space.dirty_units) << HD_UNIT_SHIFT;
     found.metadata = hdi_store_used() + table_bytes();
     found.mapped = top << HD_UNIT_SHIFT;
-    found.reserved = (hdi_space.open ? hd_load_relaxed(&hdi_space.committed) : hdi_space.unit_count) << HD_UNIT_SHIFT;
+    found.reserved = (hdi_space.open ? committed : hdi_space.unit_count) << HD_UNIT_SHIFT;
     found.purged_total = hd_load_relaxed(&hdi_counters.purged_bytes);
     found.os_call_count = hd_load_relaxed(&hdi_counters.os_calls);
     found.moved_total = hd_load_relaxed(&hdi_counters.moved_bytes);

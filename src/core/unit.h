@@ -33,6 +33,7 @@ enum hd_unit_kind {
   HD_UNIT_PAGE,       /* a unit of a page */
   HD_UNIT_LARGE,      /* first unit of a large block */
   HD_UNIT_REGION,     /* first unit of an arena's or pool's region */
+  HD_UNIT_PASSED,     /* not ours: somebody else's memory lies here, and the space goes on behind it (32-bit addresses) */
 };
 
 /* Life of a page; see page.h. */
@@ -73,7 +74,7 @@ struct hd_unit {
   uint8_t shift;              /* pages: log2 of the even part of block_bytes */
   uint16_t remote_limit;      /* pages: frees from one other heap until it tells; see remote.c */
   /* line 1 */
-  uint32_t credit;            /* pages: local frees until something must be done; see page.h */
+  _Alignas(64) uint32_t credit; /* pages: local frees until something must be done; see page.h */
   uint32_t rest;              /* FULL: blocks in use beyond credit */
   uint32_t fresh;             /* blocks ever handed out are those below this index */
   uint32_t group;             /* CURRENT: the group of 64 blocks that the slot's bits stand for */

@@ -28,8 +28,8 @@ void hdi_pool_report_misuse(const char *what, uint64_t value, const char *how, c
 }
 
 bool hdi_pool_report_overflow(hd_pool_alarm *alarm, const hd_pool_event *event) {
-  if (alarm->overflow == NULL || hd_exchange(&alarm->ringing, true)) return false;
+  if (alarm->overflow == NULL || hd_exchange(&alarm->ringing, 1u) != 0) return false;
   if (alarm->overflow(event, alarm->user)) hd_store_relaxed(&alarm->open, true);
-  hd_store_release(&alarm->ringing, false);
+  hd_store_release(&alarm->ringing, 0u);
   return true;
 }

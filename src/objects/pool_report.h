@@ -26,7 +26,7 @@ typedef struct hd_pool_alarm {
   hd_pool_growth *growth;
   hd_pool_overflow *overflow;
   void *user;
-  _Atomic bool ringing;   /* the overflow callback runs */
+  _Atomic unsigned ringing; /* the overflow callback runs; a word, because some machines exchange nothing smaller */
   _Atomic bool open;      /* the slack may be used */
 } hd_pool_alarm;
 

@@ -2,8 +2,6 @@
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -15,6 +13,14 @@
 #include "base/text.h"
 #include "os/linux_syscall.h"
 #include "os/os.h"
+
+/* Numbers of the kernel's own headers, which do not come with every C library. */
+enum {
+  FUTEX_WAIT_OWN = 128, /* FUTEX_WAIT and FUTEX_WAKE, private to the process */
+  FUTEX_WAKE_OWN = 129,
+  BARRIER_NOW = 8, /* MEMBARRIER_CMD_PRIVATE_EXPEDITED, and its registration */
+  BARRIER_PREPARE = 16
+};
 
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
@@ -31,7 +37,7 @@ hd_os_facts hdi_os;
 static bool failed(long result) { return result < 0 && result > -4096; }
 
 static void *map(void *hint, size_t bytes, int protection, int extra) {
-  long result = hd_syscall6(SYS_mmap, (long)hint, (long)bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | extra, -1, 0);
+  long result = hd_syscall_mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | extra);
   return failed(result) ? NULL : (void *)result;
 }
 
@@ -77,7 +83,8 @@ static void read_ram(void) {
   } info;
   memset(&info, 0, sizeof info);
   if (failed(hd_syscall3(SYS_sysinfo, &info, 0, 0))) return;
-  hdi_os.ram_bytes = (size_t)info.total * (info.unit ? info.unit : 1);
+  uint64_t bytes = (uint64_t)info.total * (info.unit ? info.unit : 1);
+  hdi_os.ram_bytes = bytes > SIZE_MAX ? SIZE_MAX : (size_t)bytes;
 }
 
 void hdi_os_init(void) {
@@ -143,12 +150,31 @@ bool hdi_os_guard(void *address, size_t bytes, bool on) {
 
 bool hdi_os_purge(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED); }
 
+static long move(void *from, void *to, size_t bytes) {
+  return hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
+}
+
+/* Whether the range that was moved away is still there, tried on a page of no use. An emulator (qemu-user 7.2) lets the call through and
+ * then takes the old range for unmapped: purges of it do nothing and say that they did, so memory would not read as zero. */
+static bool move_keeps_source(void) {
+  unsigned char present = 0;
+  size_t page = hdi_os.page_bytes;
+  uint8_t *probe = map(NULL, 2 * page, PROT_READ | PROT_WRITE, 0);
+  if (probe == NULL) return false;
+  bool kept = !failed(move(probe, probe + page, page)) && !failed(hd_syscall3(SYS_mincore, probe, page, &present));
+  hdi_os_unreserve(probe, 2 * page);
+  return kept;
+}
+
 bool hdi_os_move(void *from, void *to, size_t bytes) {
+  static atomic_bool tried;
   if (!hdi_os.can_move) return false;
-  long result =
-      hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
-  if (result == -22) hdi_os.can_move = false; /* EINVAL: before Linux 5.7 */
-  return !failed(result);
+  if (!atomic_load_explicit(&tried, memory_order_relaxed)) {
+    if (!move_keeps_source()) hdi_os.can_move = false; /* also before Linux 5.7 */
+    atomic_store_explicit(&tried, true, memory_order_relaxed);
+    if (!hdi_os.can_move) return false;
+  }
+  return !failed(move(from, to, bytes));
 }
 
 void hdi_os_huge(void *address, size_t bytes, bool on) { advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
@@ -162,16 +188,19 @@ uint64_t hdi_os_now_ms(void) {
 }
 
 void hdi_os_wait(atomic_uint *word, unsigned expected, unsigned timeout_ms) {
-  struct timespec limit = {timeout_ms / 1000, (long)(timeout_ms % 1000) * 1000000};
-  struct timespec *timeout = timeout_ms == UINT32_MAX ? NULL : &limit;
-  hd_syscall6(SYS_futex, (long)word, FUTEX_WAIT_PRIVATE, (long)expected, (long)timeout, 0, 0);
+  /* The kernel's form for this call, which is not always the C library's. */
+  struct {
+    long seconds, nanoseconds;
+  } limit = {(long)(timeout_ms / 1000), (long)(timeout_ms % 1000) * 1000000};
+  const void *timeout = timeout_ms == UINT32_MAX ? NULL : &limit;
+  hd_syscall6(SYS_futex, (long)word, FUTEX_WAIT_OWN, (long)expected, (long)timeout, 0, 0);
 }
 
-void hdi_os_wake(atomic_uint *word) { hd_syscall6(SYS_futex, (long)word, FUTEX_WAKE_PRIVATE, INT_MAX, 0, 0, 0); }
+void hdi_os_wake(atomic_uint *word) { hd_syscall6(SYS_futex, (long)word, FUTEX_WAKE_OWN, INT_MAX, 0, 0, 0); }
 
-bool hdi_os_heavy_barrier(void) { return !failed(hd_syscall3(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0)); }
+bool hdi_os_heavy_barrier(void) { return !failed(hd_syscall3(SYS_membarrier, BARRIER_NOW, 0, 0)); }
 
-bool hdi_os_heavy_barrier_init(void) { return !failed(hd_syscall3(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0)); }
+bool hdi_os_heavy_barrier_init(void) { return !failed(hd_syscall3(SYS_membarrier, BARRIER_PREPARE, 0, 0)); }
 
 void hdi_os_yield(void) { hd_syscall3(SYS_sched_yield, 0, 0, 0); }
 

@@ -44,46 +44,53 @@ static void *new_aligned(size_t bytes, size_t alignment) {
   return HD_LIKELY(p != NULL) ? p : retry(alignment, bytes);
 }
 
-#define OPERATOR_NEW(name)                                                                                              \
-  HD_EXPORT void *_Zn##name##m(size_t bytes);                                                                           \
-  HD_EXPORT void *_Zn##name##m(size_t bytes) { return new_or_throw(bytes); }                                            \
-  HD_EXPORT void *_Zn##name##mRKSt9nothrow_t(size_t bytes, const void *tag);                                            \
-  HD_EXPORT void *_Zn##name##mRKSt9nothrow_t(size_t bytes, const void *tag) {                                           \
-    (void)tag;                                                                                                          \
-    return hdi_alloc(bytes);                                                                                            \
-  }                                                                                                                     \
-  HD_EXPORT void *_Zn##name##mSt11align_val_t(size_t bytes, size_t alignment);                                          \
-  HD_EXPORT void *_Zn##name##mSt11align_val_t(size_t bytes, size_t alignment) { return new_aligned(bytes, alignment); } \
-  HD_EXPORT void *_Zn##name##mSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag);           \
-  HD_EXPORT void *_Zn##name##mSt11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag) {          \
-    (void)tag;                                                                                                          \
-    return hdi_alloc_aligned(alignment, bytes, false);                                                                  \
+/* A size's letter in mangled names: unsigned long, or unsigned int where addresses have 32 bits. */
+#if SIZE_MAX == UINT32_MAX
+#define WITH_LETTER(operator, name) operator(name, j)
+#else
+#define WITH_LETTER(operator, name) operator(name, m)
+#endif
+
+#define OPERATOR_NEW(name, size)                                                                                             \
+  HD_EXPORT void *_Zn##name##size(size_t bytes);                                                                             \
+  HD_EXPORT void *_Zn##name##size(size_t bytes) { return new_or_throw(bytes); }                                              \
+  HD_EXPORT void *_Zn##name##size##RKSt9nothrow_t(size_t bytes, const void *tag);                                            \
+  HD_EXPORT void *_Zn##name##size##RKSt9nothrow_t(size_t bytes, const void *tag) {                                           \
+    (void)tag;                                                                                                               \
+    return hdi_alloc(bytes);                                                                                                 \
+  }                                                                                                                          \
+  HD_EXPORT void *_Zn##name##size##St11align_val_t(size_t bytes, size_t alignment);                                          \
+  HD_EXPORT void *_Zn##name##size##St11align_val_t(size_t bytes, size_t alignment) { return new_aligned(bytes, alignment); } \
+  HD_EXPORT void *_Zn##name##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag);           \
+  HD_EXPORT void *_Zn##name##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag) {          \
+    (void)tag;                                                                                                               \
+    return hdi_alloc_aligned(alignment, bytes, false);                                                                       \
   }
 
-#define OPERATOR_DELETE(name)                                                                                                    \
-  HD_EXPORT void _Zd##name##Pv(void *p);                                                                                         \
-  HD_EXPORT void _Zd##name##Pv(void *p) { hdi_free(p); }                                                                         \
-  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes);                                                                          \
-  HD_EXPORT void _Zd##name##Pvm(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }                                          \
-  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag);                                                          \
-  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag) {                                                         \
-    (void)tag;                                                                                                                   \
-    hdi_free(p);                                                                                                                 \
-  }                                                                                                                              \
-  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment);                                                        \
-  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment) {                                                       \
-    (void)alignment;                                                                                                             \
-    hdi_free(p);                                                                                                                 \
-  }                                                                                                                              \
-  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment);                                         \
-  HD_EXPORT void _Zd##name##PvmSt11align_val_t(void *p, size_t bytes, size_t alignment) { hdi_free_sized(p, bytes, alignment); } \
-  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);                         \
-  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag) {                        \
-    (void)alignment, (void)tag;                                                                                                  \
-    hdi_free(p);                                                                                                                 \
+#define OPERATOR_DELETE(name, size)                                                                                                     \
+  HD_EXPORT void _Zd##name##Pv(void *p);                                                                                                \
+  HD_EXPORT void _Zd##name##Pv(void *p) { hdi_free(p); }                                                                                \
+  HD_EXPORT void _Zd##name##Pv##size(void *p, size_t bytes);                                                                            \
+  HD_EXPORT void _Zd##name##Pv##size(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }                                            \
+  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag);                                                                 \
+  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag) {                                                                \
+    (void)tag;                                                                                                                          \
+    hdi_free(p);                                                                                                                        \
+  }                                                                                                                                     \
+  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment);                                                               \
+  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment) {                                                              \
+    (void)alignment;                                                                                                                    \
+    hdi_free(p);                                                                                                                        \
+  }                                                                                                                                     \
+  HD_EXPORT void _Zd##name##Pv##size##St11align_val_t(void *p, size_t bytes, size_t alignment);                                         \
+  HD_EXPORT void _Zd##name##Pv##size##St11align_val_t(void *p, size_t bytes, size_t alignment) { hdi_free_sized(p, bytes, alignment); } \
+  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);                                \
+  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag) {                               \
+    (void)alignment, (void)tag;                                                                                                         \
+    hdi_free(p);                                                                                                                        \
   }
 
-OPERATOR_NEW(w)
-OPERATOR_NEW(a)
-OPERATOR_DELETE(l)
-OPERATOR_DELETE(a)
+WITH_LETTER(OPERATOR_NEW, w)
+WITH_LETTER(OPERATOR_NEW, a)
+WITH_LETTER(OPERATOR_DELETE, l)
+WITH_LETTER(OPERATOR_DELETE, a)

@@ -13,6 +13,8 @@
 #include "heddle.h"
 #include "os/os.h"
 
+/* Other C libraries declare none of them. */
+#ifdef __GLIBC__
 enum { TEXT_BYTES = 4096 };
 
 HD_EXPORT int malloc_trim(size_t pad) { return hd_collect(pad) ? 1 : 0; }
@@ -75,6 +77,7 @@ HD_EXPORT int malloc_info(int options, FILE *stream) {
                         info.arena + info.hblkhd, info.ordblks, info.fordblks, info.hblkhd);
   return written < 0 ? -1 : 0;
 }
+#endif
 
 /* These ask for malloc and realloc by name, in a file that does not define them: a preloaded program may bring a malloc of
  * its own (browsers do), and what these return goes to that program's free. */
