@@ -60,7 +60,14 @@ static uint64_t mix(uint64_t z) {
 
 uint64_t ts_next(struct ts_rng *rng) { return mix(rng->state += 0x9e3779b97f4a7c15u); }
 
-uint64_t ts_below(struct ts_rng *rng, uint64_t bound) { return (uint64_t)(((unsigned __int128)ts_next(rng) * bound) >> 64); }
+/* The high word of a product: by halves, because 32-bit machines have no wider type. */
+static uint64_t high(uint64_t a, uint64_t b) {
+  uint64_t low = (a & UINT32_MAX) * (b & UINT32_MAX), cross = (a >> 32) * (b & UINT32_MAX) + (low >> 32);
+  uint64_t other = (a & UINT32_MAX) * (b >> 32) + (cross & UINT32_MAX);
+  return (a >> 32) * (b >> 32) + (cross >> 32) + (other >> 32);
+}
+
+uint64_t ts_below(struct ts_rng *rng, uint64_t bound) { return high(ts_next(rng), bound); }
 
 uint64_t ts_hash(uint64_t a, uint64_t b) { return mix(mix(a + 0x9e3779b97f4a7c15u) ^ (b * 0xd1342543de82ef95u)); }
 
