@@ -145,7 +145,8 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   size_t old_bytes = (size_t)first->run_units << HD_UNIT_SHIFT;
   size_t units = units_for(bytes);
   HD_ASSERT(units >= first->run_units);
-  hd_unit *target = hdi_space_take_clean(&hdi_space, units + units / 4); /* address space to grow into, not memory */
+  size_t wide = units + units / 4; /* address space to grow into, not memory */
+  hd_unit *target = hdi_space_allows(&hdi_space, wide - first->run_units) ? hdi_space_take_clean(&hdi_space, wide) : NULL;
   if (target == NULL) target = hdi_space_take_clean(&hdi_space, units);
   if (target == NULL) return NULL;
   size_t target_units = target->run_units;
@@ -163,6 +164,7 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
 
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {
   if (first->block_bytes < MOVE_MIN || hdi_heap_owner(first) != NULL || heap->explicit_heap) return NULL;
+  if (!hdi_space_allows(&hdi_space, units_for(bytes) - first->run_units)) return NULL;
   bool copied = true;
   void *to = first->block_bytes <= COPY_MAX ? move_by_copy(heap, first, bytes) : NULL;
   if (to == NULL && hdi_os.can_move) {

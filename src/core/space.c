@@ -665,7 +665,7 @@ void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
 bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more, bool *zeroed) {
   bool done = false;
   hd_unit *next = first + units;
-  if (!hdi_lock_take_unless_fork(&space->lock)) return false;
+  if (!hdi_space_allows(space, more) || !hdi_lock_take_unless_fork(&space->lock)) return false;
   size_t top = hd_load_relaxed(&space->top);
   size_t at = (size_t)(next - space->units);
   if (at == top) {

@@ -1,0 +1,153 @@
+/* Large blocks: growing in place, by copies and by moved pages keeps the option `limit` and a heap's own limit; what is misused is told.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/large.h"
+#include "core/thread.h"
+#include "heddle.h"
+#include "os/os.h"
+
+#define MIB ((size_t)1 << 20)
+
+/* Bytes that the option `limit` counts. */
+static size_t held(void) { return (hd_load_relaxed(&hdi_space.top) - hd_load_relaxed(&hdi_space.free_units)) << HD_UNIT_SHIFT; }
+
+static void limit_to(size_t bytes) {
+  char text[32];
+  snprintf(text, sizeof text, "%zu", bytes);
+  assert_int_equal(hd_option_set("limit", text), HD_OK);
+}
+
+/* A block of `bytes` that grows step by step under a limit of 16 MiB more than is held: not one step beyond. */
+static void grow_under_limit(size_t bytes, bool in_place, bool blocked) {
+  hd_collect(0);
+  size_t limit = held() + 16 * MIB;
+  limit_to(limit);
+  uint8_t *p = hd_malloc(bytes);
+  assert_non_null(p);
+  memset(p, 0x5a, bytes);
+  void *behind = blocked ? hd_malloc(100000) : NULL; /* or it would always grow where it stands */
+  errno = 0;
+  for (size_t more = bytes + MIB;; more += MIB) {
+    void *grown = in_place ? hd_expand(p, more) : hd_realloc(p, more);
+    assert_true(held() <= limit);
+    if (grown == NULL) break;
+    p = grown;
+    assert_true(more <= 16 * MIB);
+    assert_int_equal(p[bytes - 1], 0x5a);
+  }
+  assert_int_equal(errno, in_place ? 0 : ENOMEM);
+  assert_int_equal(p[0], 0x5a); /* still valid and unchanged */
+  hd_free(p);
+  hd_free(behind);
+  limit_to(0);
+}
+
+static void test_limit_in_place(void **state) {
+  (void)state;
+  grow_under_limit(MIB, true, false);
+  grow_under_limit(MIB, false, false);
+}
+
+static void test_limit_by_moves(void **state) {
+  (void)state;
+  grow_under_limit(MIB, false, true);
+  grow_under_limit(6 * MIB, false, true);
+}
+
+/* Dirty memory is at hand, and still not the program's to take. */
+static void test_limit_by_copies(void **state) {
+  (void)state;
+  hd_option_set("purge", "off");
+  uint8_t *dirty = hd_malloc(24 * MIB), *fence = hd_malloc(100000);
+  memset(dirty, 1, 24 * MIB);
+  size_t limit = held() - 24 * MIB + 8 * MIB;
+  hd_free(dirty);
+  uint8_t *p = hd_malloc(MIB), *behind = hd_malloc(100000);
+  limit_to(limit);
+  for (size_t more = 2 * MIB; more <= 20 * MIB; more += MIB) {
+    void *grown = hd_realloc(p, more);
+    assert_true(held() <= limit);
+    if (grown == NULL) break;
+    p = grown;
+    assert_true(more <= 8 * MIB);
+  }
+  limit_to(0);
+  hd_free(p);
+  hd_free(behind);
+  hd_free(fence);
+  hd_option_set("purge", "on");
+}
+
+/* Without mremap a block that can't grow in place is copied. */
+static void test_without_moves(void **state) {
+  (void)state;
+  bool could = hdi_os.can_move;
+  hdi_os.can_move = false;
+  uint8_t *p = hd_malloc(6 * MIB), *behind = hd_malloc(100000), *filled = hd_malloc(8 * MIB);
+  memset(p, 0x33, 6 * MIB);
+  memset(filled, 0x44, 8 * MIB);
+  hd_free(filled);
+  uint8_t *recycled = hd_malloc(30 * MIB); /* would be filled with its pages */
+  assert_non_null(recycled);
+  p = hd_realloc(p, 12 * MIB);
+  for (size_t i = 0; i < 6 * MIB; i += 4096) assert_int_equal(p[i], 0x33);
+  hd_free(recycled);
+  hd_free(behind);
+  hd_free(p);
+  hdi_os.can_move = could;
+}
+
+/* A thread's heap never gets the block of an explicit heap by a move, and an explicit heap none at all. */
+static void test_moves_of_heaps(void **state) {
+  (void)state;
+  hd_heap *heap = hd_heap_create(NULL);
+  uint8_t *own = hd_heap_malloc(heap, MIB), *common = hd_malloc(MIB);
+  assert_null(hdi_large_move(hdi_thread_heap(), hdi_space_find(own), 2 * MIB));
+  assert_null(hdi_large_move(heap, hdi_space_find(common), 2 * MIB));
+  hd_free(common);
+  hd_heap_destroy(heap);
+}
+
+static int misuses;
+static void count(const void *p, const char *code) {
+  (void)p, (void)code;
+  misuses++;
+}
+
+static void test_misuse(void **state) {
+  (void)state;
+  hd_option_set("onerror", "ignore");
+  hd_misuse_hook_set(count);
+  uint8_t *p = hd_malloc(MIB);
+  hd_free(p + 16);
+  hd_free(p + HD_UNIT_BYTES);
+  assert_int_equal(misuses, 2);
+  assert_int_equal(hd_usable_size(p + 16), 0);
+  assert_null(hd_realloc(p + 16, 100));
+  assert_null(hd_expand(p + HD_UNIT_BYTES, 100));
+  assert_int_equal(misuses, 5);
+  hd_free(p);
+  hd_free(p);
+  assert_int_equal(hd_usable_size(p), 0);
+  assert_int_equal(misuses, 7);
+  hd_misuse_hook_set(NULL);
+  hd_option_set("onerror", "abort");
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_limit_in_place), cmocka_unit_test(test_limit_by_moves), cmocka_unit_test(test_limit_by_copies),
+      cmocka_unit_test(test_without_moves),  cmocka_unit_test(test_moves_of_heaps), cmocka_unit_test(test_misuse),
+  };
+  return cmocka_run_group_tests_name("large", tests, NULL, NULL);
+}
