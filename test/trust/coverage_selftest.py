@@ -46,9 +46,9 @@ def judge(found, entries):
 def test_gaps_are_found(found):
     status, out = judge(found, [])
     assert status == 1
-    assert "sample.c:3: not reached: return n + 1;" in out
-    assert "sample.c:7: 1 of 2 branches not reached: if (n > 0) return 1;" in out
-    assert "sample.c:8: not reached: return never_called(n);" in out
+    assert "sample.c:4: not reached: return n + 1;" in out
+    assert "sample.c:8: 1 of 2 branches not reached: if (n > 0) return 1;" in out
+    assert "sample.c:9: not reached: return never_called(n);" in out
 
 
 def test_exclusions_strike_them(found):
