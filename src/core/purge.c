@@ -60,6 +60,7 @@ static bool hold_by_lock(hd_heap *heap) {
 
 /* Stop every heap that will stop; `held` says which and how. `self` is the caller's own heap, whose gate the caller has passed. */
 static bool hold_all(hd_heap *self) {
+  if (self != NULL) self->held = HD_HOLD_OWN; /* whatever the system can do */
   if (!can_hold()) return false;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     heap->held = heap == self ? HD_HOLD_OWN : HD_HOLD_NOT;
@@ -129,7 +130,7 @@ static size_t tidy_page(hd_heap *heap, hd_unit *page) {
 
 static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
   size_t bytes = 0;
-  if (hold_all(self)) {
+  if (hold_all(self) || self != NULL) {
     for (size_t i = 0; i < count; i++) {
       if (!is_page_head(batch[i])) continue;
       hd_heap *heap = hdi_heap_owner(batch[i]);

@@ -1,5 +1,5 @@
 # Coverage of base and core. The whole of it is a build of its own and takes some ten minutes: in the long form, and by test/trust/coverage.
-# In the gate: the judge on a sample, and the refusals that no workload of test/fault comes to.
+# In the gate: the judge on a sample, and systems that nothing else shows to the library.
 set(coverage_status 1)
 if(Python3_EXECUTABLE)
   execute_process(COMMAND ${Python3_EXECUTABLE} -c "import gcovr, click, rich, pytest, tomllib" RESULT_VARIABLE coverage_status
@@ -16,3 +16,15 @@ endif()
 add_test(NAME coverage.long CONFIGURATIONS long
   COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/coverage ${CMAKE_CURRENT_BINARY_DIR}/build-coverage)
 set_tests_properties(coverage.long PROPERTIES TIMEOUT 7200 LABELS long PROCESSORS 2)
+
+# Systems unlike this one, put between the library and the system by the linker.
+if(NOT HEDDLE_SANITIZE)
+  set(wrap -Wl,--wrap=pthread_key_create)
+  foreach(call init claim commit reserve purge heavy_barrier heavy_barrier_init resident_in)
+    string(APPEND wrap ",--wrap=hdi_os_${call}")
+  endforeach()
+  heddle_program(coverage_systems test_api coverage_systems.c)
+  target_include_directories(test_coverage_systems PRIVATE ${HEDDLE_SRC_DIR})
+  target_link_options(test_coverage_systems PRIVATE ${wrap})
+  heddle_gate(coverage.systems coverage_systems)
+endif()
