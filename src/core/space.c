@@ -330,9 +330,7 @@ static void set_place(place *here, hd_space *space) {
 }
 
 hd_unit *hdi_space_find(const void *p) {
-  size_t in_window = ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT;
-  if (in_window < hd_load_acquire(&hdi_space.top) && !hdi_space_is_passed(&hdi_space, in_window)) return hdi_space.units + in_window;
-  hd_unit *unit = NULL;
+  hd_unit *unit = NULL; /* fixed spaces first: the memory of one may be a block of ours */
   size_t count = hd_load_acquire(&fixed.count);
   for (size_t i = 0; i < count && unit == NULL; i++) {
     const place *here = &fixed.place[i];
@@ -341,7 +339,10 @@ hd_unit *hdi_space_find(const void *p) {
     if (at < hd_load_relaxed(&here->count)) unit = hd_load_relaxed(&here->units) + at;
     if (unit != NULL && !is_same(here, version)) unit = NULL;
   }
-  return unit;
+  if (HD_UNLIKELY(unit != NULL)) return unit;
+  size_t in_window = ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT;
+  bool ours = in_window < hd_load_acquire(&hdi_space.top) && !hdi_space_is_passed(&hdi_space, in_window);
+  return ours ? hdi_space.units + in_window : NULL;
 }
 
 bool hdi_space_covers(const void *p) {
