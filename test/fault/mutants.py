@@ -5,7 +5,6 @@ Among them are results of the system that are ignored, leaks that are planted, a
 against us when the driver passes, or when its text is no longer in the source.
 """
 import argparse
-import concurrent.futures
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+
+from mutants import Gone, copy_broken, report  # noqa: E402
+
 SOURCES = [HERE / name for name in ("fault.c", "work_heap.c", "work_threads.c", "work_objects.c")] + [HERE.parent / "support" / "support.c"]
 
 
@@ -65,16 +68,11 @@ def build(options, source, out):
 
 def try_mutant(options, number, mutant):
     """(killed, what happened)"""
-    original = (options.source / mutant.file).read_text()
-    if mutant.old not in original:
-        return False, f"no longer in {mutant.file}"
     folder = options.out / f"mutant-{number}"
-    shutil.rmtree(folder, ignore_errors=True)
-    shutil.copytree(options.source, folder / "src")
-    (folder / "src" / mutant.file).write_text(original.replace(mutant.old, mutant.new))
     try:
+        copy_broken(options.source, folder / "src", mutant.file, [(mutant.old, mutant.new)])
         build(options, folder / "src", folder / "faults")
-    except RuntimeError as error:
+    except (Gone, RuntimeError) as error:
         return False, str(error)
     command = [str(folder / "faults"), *mutant.arguments.split(), "-s", str(options.seed), "--first"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
@@ -94,12 +92,7 @@ def main():
     parser.add_argument("--only", help="a part of the mutant's name")
     options = parser.parse_args()
     chosen = [(i, m) for i, m in enumerate(MUTANTS) if options.only is None or options.only in m.name]
-    bad = 0
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        results = pool.map(lambda item: try_mutant(options, *item), chosen)
-        for (_, mutant), (killed, what) in zip(chosen, results):
-            bad += not killed
-            print(f"{'killed' if killed else 'SURVIVED':9} {mutant.name}: {what}", flush=True)
+    bad = report(chosen, lambda item: try_mutant(options, *item), lambda item: item[1].name)
     print(f"{len(chosen)} mutants, {bad} problems")
     return 1 if bad or not chosen else 0
 

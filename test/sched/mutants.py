@@ -5,7 +5,6 @@ A mutant counts as killed when its model fails. It counts against us when the mo
 source, or when the model fails without any change, for then a kill means nothing.
 """
 import argparse
-import concurrent.futures
 import re
 import shutil
 import subprocess
@@ -14,6 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+
+from mutants import Gone, copy_broken, report  # noqa: E402
+
 UNHOOKED = ["sched", "state", "hooks", "os_sched", "shadow"]
 WRAPPED = "-Wl,--wrap=pthread_key_create,--wrap=pthread_setspecific,--wrap=pthread_atfork"
 
@@ -158,20 +161,13 @@ def explore(folder, model, options):
 
 def try_mutant(builder, base, number, mutant, options):
     """(killed, what happened)"""
-    text = (builder.source / mutant.file).read_text()
-    for old, new in mutant.edits:
-        if old not in text:
-            return False, f"no longer in {mutant.file}: {old.strip().splitlines()[0]}"
-        text = text.replace(old, new)
     name = f"mutant-{mutant.model}-{number}"
     source = builder.out / f"{name}-src"
-    shutil.rmtree(source, ignore_errors=True)
-    shutil.copytree(builder.source, source)
-    (source / mutant.file).write_text(text)
     try:
-        folder = builder.build(source, name, base, source / mutant.file)
+        changed = copy_broken(builder.source, source, mutant.file, mutant.edits)
+        folder = builder.build(source, name, base, changed)
         status, what = explore(folder, mutant.model, options)
-    except RuntimeError as error:
+    except (Gone, RuntimeError) as error:
         return False, str(error)
     shutil.rmtree(source)
     if status is None:
@@ -207,11 +203,7 @@ def main():
         if status != 0:
             bad += 1
             print(f"BROKEN    {model:15} fails without a change: {what}")
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
-        results = pool.map(lambda item: try_mutant(builder, base, *item, options), chosen)
-        for (_, mutant), (killed, what) in zip(chosen, results):
-            bad += not killed
-            print(f"{'killed' if killed else 'SURVIVED':9} {mutant.model:15} {mutant.name}: {what}", flush=True)
+    bad += report(chosen, lambda item: try_mutant(builder, base, *item, options), lambda item: f"{item[1].model:15} {item[1].name}", options.jobs)
     print(f"{len(chosen)} mutants, {bad} problems")
     return 1 if bad else 0
 

@@ -59,5 +59,8 @@ file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/seeded.json CONTENT "{
 set(seeded ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_SOURCE_DIR}/seeded --recipe ${CMAKE_CURRENT_BINARY_DIR}/seeded.json)
 add_test(NAME seeded.sample COMMAND ${seeded} --sample 6 --out ${CMAKE_CURRENT_BINARY_DIR}/seeded-sample)
 set_tests_properties(seeded.sample PROPERTIES TIMEOUT 180 LABELS gate)
+add_test(NAME seeded.canary COMMAND ${seeded} --canary --out ${CMAKE_CURRENT_BINARY_DIR}/seeded-canary)
+set_tests_properties(seeded.canary PROPERTIES TIMEOUT 60 LABELS gate
+  PASS_REGULAR_EXPRESSION "2 of 2 faults, 2 survived, 1 texts gone")
 add_test(NAME seeded.all COMMAND ${seeded} --out ${CMAKE_CURRENT_BINARY_DIR}/seeded-all CONFIGURATIONS long)
 set_tests_properties(seeded.all PROPERTIES TIMEOUT 7200 LABELS long PROCESSORS 2)

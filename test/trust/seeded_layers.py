@@ -7,7 +7,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,13 +21,16 @@ class Layer(NamedTuple):
     name: str
     kind: str                # api: linked with the library; process: run with it preloaded; pytest; sched
     program: str             # of the build; or the tests' directory; or the models of the explorer
-    arguments: str = ""
+    arguments: str = ""      # a | starts it once more
     sees: tuple = API
     environment: str = ""
     timeout: int = 30
 
 
-UNITS = "sizeclass takeover page bits options text blockindex store region lock heap alloc space".split()
+UNITS = "sizeclass takeover page bits options text blockindex store region lock thread heap alloc space large purge".split()
+
+TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left memory_returns points_hold
+    empty_stays empty_yields dense_is_huge sparse_is_small cut_short both_sides_return zero_is_free guards frames bad_configs""".split())
 
 LAYERS = [
     *[Layer(f"unit.{name}", "api", f"unit_{name}", sees=OBJECTS if name == "region" else API) for name in UNITS],
@@ -41,7 +43,7 @@ LAYERS = [
     Layer("options", "pytest", "options", sees=ALL, timeout=60),
     Layer("misuse", "pytest", "misuse", sees=ALL, timeout=60),
     Layer("symbols", "pytest", "symbols", sees=ALL, timeout=60),
-    Layer("arena.traps", "api", "arena_traps", sees=OBJECTS),
+    Layer("arena.traps", "api", "arena_traps", TRAPS, OBJECTS),
     Layer("pool.model", "api", "pool_model", sees=OBJECTS),
     Layer("handle.model", "api", "handle_model", sees=OBJECTS),
     Layer("string_pool.model", "api", "string_pool_model", sees=OBJECTS),
@@ -103,7 +105,7 @@ def run(command, environment, timeout, folder):
     return status, output.decode(errors="replace")
 
 
-TELLING = ("FAIL", "Expected", "heddle:", "no match", "assert", "Error", "ERROR", "failed", "error:", "differs", " != ", "[  ERROR", "E  ")
+TELLING = ("[  ERROR", "heddle:", "FAIL", "Expected", "Error", "ERROR", "failed", "error:", "differs", " != ")
 
 
 def message(status, output):
@@ -117,22 +119,26 @@ def message(status, output):
     return f"{lines[-1][:150]} ({end})" if lines else end
 
 
-def run_layer(layer, built, folder, timeout=None):
-    """Whether the library in `built` passes the layer: (passed, seconds, message)."""
-    start = time.monotonic()
+def commands(layer, built):
+    """(commands, environment) of a layer that starts programs."""
     environment = dict([layer.environment.split("=", 1)] if layer.environment else [])
-    timeout = timeout or layer.timeout
-    if layer.kind == "sched":
-        passed, what = built.explore(layer.program.split())
-        return passed, time.monotonic() - start, what
-    if layer.kind == "api":
-        command = [str(built.program(layer.program)), *layer.arguments.split()]
-    elif layer.kind == "process":
-        command = [str(built.built_program(layer.program)), *layer.arguments.split()]
-        environment |= {"LD_PRELOAD": str(built.shared()), "HEDDLE_TEST_EXPECT": "1"}
-    else:
-        command = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line", str(TESTS / layer.program)]
+    if layer.kind == "pytest":
         built.shared()
         environment |= {"HEDDLE_BUILD": str(built.folder), "HEDDLE_TEST_BIN": str(built.test_programs)}
-    status, output = run(command, environment, timeout, folder)
-    return status == 0, time.monotonic() - start, "" if status == 0 else message(status, output)
+        return [[sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line", str(TESTS / layer.program)]], environment
+    if layer.kind == "process":
+        environment |= {"LD_PRELOAD": str(built.shared()), "HEDDLE_TEST_EXPECT": "1"}
+    program = built.program(layer.program) if layer.kind == "api" else built.built_program(layer.program)
+    return [[str(program), *arguments.split()] for arguments in layer.arguments.split("|")], environment
+
+
+def run_layer(layer, built, folder):
+    """Whether the library in `built` passes the layer: (passed, message)."""
+    if layer.kind == "sched":
+        return built.explore(layer.program.split())
+    each, environment = commands(layer, built)
+    for command in each:
+        status, output = run(command, environment, layer.timeout, folder)
+        if status != 0:
+            return False, message(status, output)
+    return True, ""

@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,6 +14,7 @@
 #include "../support/support.h"
 #include "core/heap.h"
 #include "core/page.h"
+#include "core/remote.h"
 #include "heddle.h"
 
 #define BLOCK_BYTES 1024
@@ -205,8 +207,64 @@ static void test_own_memory(void **state) {
   assert_int_equal(live_bytes(), count * BLOCK_BYTES);
   hd_heap_destroy(heap);
   assert_false(hd_owns(memory + BYTES / 2));
+  for (int i = 0; i < 200; i++) { /* more than there can be at a time */
+    heap = hd_heap_create(&config);
+    assert_non_null(heap);
+    hd_heap_destroy(heap);
+  }
   heap = common;
   free(memory);
+}
+
+static void *free_page(void *blocks) {
+  free_blocks(blocks, 0, PER_PAGE);
+  return NULL;
+}
+
+/* What another thread frees arrives by mail, and an empty page goes. */
+static void test_remote_frees_release(void **state) {
+  (void)state;
+  hd_heap *common = heap;
+  hd_heap_config config = {.struct_bytes = sizeof config, .one_user = true};
+  void *first[PER_PAGE], *second[PER_PAGE];
+  pthread_t thread;
+  heap = hd_heap_create(&config);
+  take_page(first);
+  take_page(second);
+  assert_int_equal(hdi_space_find(first[0])->state, HD_PAGE_FULL);
+  assert_int_equal(pthread_create(&thread, NULL, free_page, first), 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(heap->class[CLASS].page_count, 2);
+  hdi_remote_drain(heap);
+  assert_int_equal(heap->class[CLASS].page_count, 1);
+  assert_int_equal(heap->held_units, 1);
+  assert_int_equal(live_bytes(), PER_PAGE * BLOCK_BYTES);
+  take_page(first);
+  assert_int_equal(pthread_create(&thread, NULL, free_page, second), 0);
+  pthread_join(thread, NULL);
+  assert_true(hdi_remote_has_mail(heap));
+  hd_heap_reset(heap); /* with all pages goes the mail about them */
+  assert_false(hdi_remote_has_mail(heap));
+  hd_heap_destroy(heap);
+  heap = common;
+}
+
+/* A page whose blocks are claimed, and all free: without its claim it is empty. */
+static void test_unclaim_empties(void **state) {
+  (void)state;
+  void *one = hd_heap_malloc(heap, 2048), *two = hd_heap_malloc(heap, 2048);
+  hd_unit *page = hdi_space_find(one);
+  unsigned class_index = page->class_index;
+  hd_free(one);
+  assert_true(hdi_heap_unclaim(heap, page));
+  assert_int_equal(page->state, HD_PAGE_PARTIAL);
+  assert_int_equal(hdi_page_used(page), 1);
+  assert_int_equal(heap->slot[class_index].bits, 0);
+  hd_free(two);
+  assert_int_equal(heap->held_units, 0);
+  one = hd_heap_malloc(heap, 64);
+  assert_false(hdi_heap_unclaim(heap, hdi_space_find(one))); /* a small class: its slot is used outside the gate */
+  hd_free(one);
 }
 
 static int new_heap(void **state) {
@@ -228,6 +286,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_reset, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_limit, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_own_memory, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_remote_frees_release, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_unclaim_empties, new_heap, end_heap),
   };
   return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
 }

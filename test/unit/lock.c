@@ -36,7 +36,7 @@ static void *take_and_drop(void *argument) {
   (void)argument;
   atomic_fetch_add(&waiting, 1);
   hdi_lock_take(&lock);
-  atomic_fetch_add(&got, 1);
+  if (hdi_lock_is_mine(&lock)) atomic_fetch_add(&got, 1); /* also after a wait: a fork by this thread must know it */
   hdi_lock_drop(&lock);
   return NULL;
 }

@@ -1,0 +1,198 @@
+/* What threads leave behind: orphans with nothing put aside, each of which the next threads get again, also in the child of a fork.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "../support/support.h"
+#include "core/heap.h"
+#include "core/lock.h"
+#include "core/thread.h"
+#include "heddle.h"
+
+enum { THREADS = 4, MANY = 1200, BLOCK_BYTES = 8192 };
+
+static pthread_barrier_t together;
+static void *blocks[THREADS][MANY];
+
+static size_t heaps(int life) {
+  size_t count = 0;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    count += life < 0 || hd_load_relaxed(&heap->life) == (uint32_t)life;
+  }
+  return count;
+}
+
+static void *allocate(void *list) {
+  void **own = list;
+  for (int i = 0; i < MANY; i++) own[i] = hd_malloc(BLOCK_BYTES); /* 150 pages: more than there are classes */
+  hd_free(hd_malloc(16 * HD_UNIT_BYTES));
+  pthread_barrier_wait(&together);
+  return NULL;
+}
+
+/* All alive at the same time. */
+static void run_threads(void) {
+  pthread_t threads[THREADS];
+  pthread_barrier_init(&together, NULL, THREADS);
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, allocate, blocks[i]), 0);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  pthread_barrier_destroy(&together);
+}
+
+static void free_all(void) {
+  for (int t = 0; t < THREADS; t++) {
+    for (int i = 0; i < MANY; i++) hd_free(blocks[t][i]);
+  }
+}
+
+/* A destroyed heap's structure becomes a thread's heap: without its limit. */
+static void test_thread_has_no_limit(void **state) {
+  (void)state;
+  hd_heap_config config = {.struct_bytes = sizeof config, .limit_bytes = HD_UNIT_BYTES};
+  hd_heap *limited = hd_heap_create(&config);
+  assert_non_null(limited);
+  hd_heap_destroy(limited);
+  size_t all = heaps(-1);
+  run_threads();
+  assert_int_equal(heaps(-1), all + THREADS - 1);
+  for (int t = 0; t < THREADS; t++) {
+    for (int i = 0; i < MANY; i++) assert_non_null(blocks[t][i]);
+  }
+  free_all();
+}
+
+static void test_orphans_are_adopted(void **state) {
+  (void)state;
+  run_threads();
+  size_t all = heaps(-1);
+  assert_int_equal(heaps(HD_HEAP_ORPHAN), THREADS);
+  for (int round = 0; round < 5; round++) {
+    free_all();
+    run_threads();
+    assert_int_equal(heaps(-1), all);
+    assert_int_equal(heaps(HD_HEAP_ORPHAN), THREADS);
+  }
+  free_all();
+}
+
+static void test_orphans_put_nothing_aside(void **state) {
+  (void)state;
+  run_threads();
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (hd_load_relaxed(&heap->life) == HD_HEAP_ORPHAN) assert_int_equal(heap->cached_units, 0);
+  }
+  free_all();
+}
+
+/* Frees of so many pages that the table in which a thread counts them is too short: all of them arrive. */
+static void *free_some(void *list) {
+  void **some = list;
+  hd_free(hd_malloc(1));
+  for (int i = 0; some[i] != NULL; i++) hd_free(some[i]);
+  return NULL;
+}
+
+static void test_all_counts_arrive(void **state) {
+  (void)state;
+  enum { PAGES = 4 * HD_REMOTE_TABLE, BYTES = 64, PER_PAGE = HD_UNIT_BYTES / BYTES };
+  static void *all[PAGES * PER_PAGE], *some[PAGES + 1];
+  uint32_t counted = 0;
+  int found = 0;
+  pthread_t thread;
+  for (int i = 0; i < PAGES * PER_PAGE; i++) {
+    all[i] = hd_malloc(BYTES);
+    if (found < PAGES && hdi_space_find(all[i])->base == all[i]) some[found++] = all[i]; /* the first of its page */
+  }
+  assert_true(found > 2 * HD_REMOTE_TABLE);
+  assert_int_equal(pthread_create(&thread, NULL, free_some, some), 0);
+  pthread_join(thread, NULL);
+  for (int i = 0; i < found; i++) counted += hd_load_relaxed(&hdi_space_find(some[i])->remote_count) & ~HD_REMOTE_QUEUED;
+  assert_int_equal(counted, found);
+  for (int i = 0, next = 0; i < PAGES * PER_PAGE; i++) {
+    if (all[i] == some[next]) next++;
+    else hd_free(all[i]);
+  }
+}
+
+static hd_lock lock;
+static atomic_int answer;
+
+static void *take_lock(void *unused) {
+  (void)unused;
+  atomic_store(&answer, hdi_lock_take_unless_fork(&lock) ? 1 : 2);
+  return NULL;
+}
+
+/* In the child: nobody forks any more, so whoever wants a lock waits for it. */
+static void wait_in_child(void *unused) {
+  (void)unused;
+  pthread_t thread;
+  hdi_lock_take(&lock);
+  TS_CHECK(pthread_create(&thread, NULL, take_lock, NULL) == 0, "a thread in the child");
+  ts_sleep_ms(100);
+  TS_CHECK(atomic_load(&answer) == 0, "gave up on a lock, as if a fork were under way");
+  hdi_lock_drop(&lock);
+  pthread_join(thread, NULL);
+  TS_CHECK(atomic_load(&answer) == 1, "did not get it");
+}
+
+static void test_child_is_not_forking(void **state) {
+  (void)state;
+  struct ts_outcome outcome;
+  ts_fork_run(wait_in_child, NULL, 30, &outcome);
+  if (!ts_exited(&outcome, 0)) print_error("%s", outcome.error);
+  assert_true(ts_exited(&outcome, 0));
+}
+
+/* The heaps of threads that are not in the child are there for the child's own. */
+static atomic_int parked;
+static atomic_bool over;
+
+static void *park(void *unused) {
+  (void)unused;
+  hd_free(hd_malloc(100));
+  atomic_fetch_add(&parked, 1);
+  while (!atomic_load(&over)) ts_sleep_ms(1);
+  return NULL;
+}
+
+static void adopt_in_child(void *unused) {
+  (void)unused;
+  size_t all = heaps(-1);
+  TS_CHECK(heaps(HD_HEAP_ORPHAN) >= THREADS, "%zu orphans", heaps(HD_HEAP_ORPHAN));
+  run_threads();
+  TS_CHECK(heaps(-1) == all, "%zu heaps became %zu", all, heaps(-1));
+}
+
+static void test_child_has_all_heaps(void **state) {
+  (void)state;
+  pthread_t threads[THREADS];
+  struct ts_outcome outcome;
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, park, NULL), 0);
+  while (atomic_load(&parked) < THREADS) ts_sleep_ms(1);
+  ts_fork_run(adopt_in_child, NULL, 30, &outcome);
+  atomic_store(&over, true);
+  for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
+  if (!ts_exited(&outcome, 0)) print_error("%s", outcome.error);
+  assert_true(ts_exited(&outcome, 0));
+}
+
+int main(void) {
+  hd_free(hd_malloc(1));
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_thread_has_no_limit),
+      cmocka_unit_test(test_orphans_are_adopted),
+      cmocka_unit_test(test_orphans_put_nothing_aside),
+      cmocka_unit_test(test_all_counts_arrive),
+      cmocka_unit_test(test_child_is_not_forking),
+      cmocka_unit_test(test_child_has_all_heaps),
+  };
+  return cmocka_run_group_tests_name("thread", tests, NULL, NULL);
+}
