@@ -174,7 +174,11 @@ static void child_handler(void) {
   sut->free(sut->malloc(1000));
 }
 
+/* musl runs handlers under a lock of its own that fork takes first: a handler that forks waits for itself there, with any allocator. */
 static void try_fork_in_handler(void) {
+#ifndef __GLIBC__
+  return;
+#endif
   forking_handler = 1;
   pid_t pid = fork();
   if (pid == 0) child(64);
