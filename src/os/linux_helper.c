@@ -13,14 +13,18 @@
 #include "os/linux_syscall.h"
 #include "os/os.h"
 
-#if defined(HD_SANITIZE_THREAD) || !(defined(__x86_64__) || defined(__aarch64__))
+#if defined(__x86_64__) || defined(__aarch64__) || defined(__riscv) || defined(__i386__) || defined(__arm__) || defined(__s390x__)
+#define HD_BARE_THREADS 1
+#endif
+
+#if defined(HD_SANITIZE_THREAD) || !defined(HD_BARE_THREADS)
 bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, atomic_uint *alive) {
   (void)run, (void)stack, (void)stack_bytes, (void)alive;
   return false;
 }
 #else
 
-enum { STORAGE_AT = 8192 /* the dummy block: its variables lie below on x86-64, above on aarch64 */ };
+enum { STORAGE_AT = 8192 /* the dummy block: variables of threads lie below it or above, as the machine has it */ };
 
 /* clone() and, in the new thread, run() then exit: one piece of assembly, because the child returns on another stack. */
 static long clone_bare(unsigned long flags, void *stack_top, void *storage, atomic_uint *alive, void (*run)(void)) {
@@ -44,7 +48,7 @@ static long clone_bare(unsigned long flags, void *stack_top, void *storage, atom
       : "a"((long)SYS_clone), "D"(flags), "S"(stack_top), "d"(0L), "r"(child_word), "r"(tls), "r"(entry), [exit] "i"(SYS_exit)
       : "rcx", "r11", "memory");
   return result;
-#else
+#elif defined(__aarch64__)
   register long x8 __asm__("x8") = SYS_clone;
   register long x0 __asm__("x0") = (long)flags;
   register long x1 __asm__("x1") = (long)stack_top;
@@ -66,6 +70,101 @@ static long clone_bare(unsigned long flags, void *stack_top, void *storage, atom
       : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x9), [exit] "i"(SYS_exit)
       : "x30", "memory");
   return x0;
+#elif defined(__riscv)
+  register long a7 __asm__("a7") = SYS_clone;
+  register long a0 __asm__("a0") = (long)flags;
+  register long a1 __asm__("a1") = (long)stack_top;
+  register long a2 __asm__("a2") = 0;
+  register long a3 __asm__("a3") = (long)storage;
+  register long a4 __asm__("a4") = (long)alive;
+  register void (*t3)(void) __asm__("t3") = run;
+  __asm__ volatile(
+      "ecall\n\t"
+      "bnez a0, 1f\n\t"
+      "li s0, 0\n\t"
+      "jalr t3\n\t"
+      "li a0, 0\n\t"
+      "li a7, %[exit]\n\t"
+      "ecall\n\t"
+      "ebreak\n"
+      "1:"
+      : "+r"(a0)
+      : "r"(a7), "r"(a1), "r"(a2), "r"(a3), "r"(a4), "r"(t3), [exit] "i"(SYS_exit)
+      : "ra", "memory");
+  return a0;
+#elif defined(__i386__)
+  /* The entry waits on the new stack. The selector of the thread's storage stays the same one, with another base behind it. */
+  unsigned selector;
+  __asm__("mov %%gs, %0" : "=r"(selector));
+  __asm__("mov %%gs:0x10, %0" : "=r"(((void **)storage)[4])); /* how the C library enters the kernel */
+  const unsigned descriptor[4] = {selector >> 3, (unsigned)storage, 0xfffff, 0x51 /* 32 bits, in pages, usable */};
+  void **top = (void **)stack_top - 4;
+  long result;
+  top[0] = (void *)run;
+  __asm__ volatile(
+      "int $0x80\n\t"
+      "test %%eax, %%eax\n\t"
+      "jnz 1f\n\t"
+      "xor %%ebp, %%ebp\n\t"
+      "mov (%%esp), %%eax\n\t"
+      "call *%%eax\n\t"
+      "xor %%ebx, %%ebx\n\t"
+      "mov %[exit], %%eax\n\t"
+      "int $0x80\n\t"
+      "hlt\n"
+      "1:"
+      : "=a"(result)
+      : "a"((long)SYS_clone), "b"(flags), "c"(top), "d"(0L), "S"(descriptor), "D"(alive), [exit] "i"(SYS_exit)
+      : "memory", "cc");
+  return result;
+#elif defined(__arm__)
+  register long r0 __asm__("r0") = (long)flags;
+  register long r1 __asm__("r1") = (long)stack_top;
+  register long r2 __asm__("r2") = 0;
+  register long r3 __asm__("r3") = (long)storage;
+  register long r4 __asm__("r4") = (long)alive;
+  register void (*r5)(void) __asm__("r5") = run;
+  register long r6 __asm__("r6") = SYS_clone;
+  __asm__ volatile(
+      "mov ip, r7\n\t"
+      "mov r7, r6\n\t"
+      "svc 0\n\t"
+      "cmp r0, #0\n\t"
+      "bne 1f\n\t"
+      "blx r5\n\t"
+      "mov r0, #0\n\t"
+      "mov r7, %[exit]\n\t"
+      "svc 0\n\t"
+      "udf #0\n"
+      "1:\n\t"
+      "mov r7, ip"
+      : "+r"(r0)
+      : "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5), "r"(r6), [exit] "i"(SYS_exit)
+      : "ip", "lr", "cc", "memory");
+  return r0;
+#else
+  /* IBM Z: the stack comes first, and a function finds room for 160 bytes of its caller's on it. */
+  register long r1 __asm__("r1") = SYS_clone;
+  register long r2 __asm__("r2") = (long)stack_top - 160;
+  register long r3 __asm__("r3") = (long)flags;
+  register long r4 __asm__("r4") = 0;
+  register long r5 __asm__("r5") = (long)alive;
+  register long r6 __asm__("r6") = (long)storage;
+  register void (*r7)(void) __asm__("r7") = run;
+  __asm__ volatile(
+      "svc 0\n\t"
+      "ltgr %%r2, %%r2\n\t"
+      "jne 1f\n\t"
+      "basr %%r14, %%r7\n\t"
+      "lghi %%r2, 0\n\t"
+      "lghi %%r1, %[exit]\n\t"
+      "svc 0\n\t"
+      "j .\n"
+      "1:"
+      : "+r"(r2)
+      : "r"(r1), "r"(r3), "r"(r4), "r"(r5), "r"(r6), "r"(r7), [exit] "i"(SYS_exit)
+      : "r14", "cc", "memory");
+  return r2;
 #endif
 }
 

@@ -75,6 +75,18 @@ static inline long hd_syscall6(long number, long a, long b, long c, long d, long
       : "ip", "memory");
   return r0;
 }
+#elif defined(__s390x__)
+static inline long hd_syscall6(long number, long a, long b, long c, long d, long e, long f) {
+  register long r1 __asm__("r1") = number;
+  register long r2 __asm__("r2") = a;
+  register long r3 __asm__("r3") = b;
+  register long r4 __asm__("r4") = c;
+  register long r5 __asm__("r5") = d;
+  register long r6 __asm__("r6") = e;
+  register long r7 __asm__("r7") = f;
+  __asm__ volatile("svc 0" : "+r"(r2) : "r"(r1), "r"(r3), "r"(r4), "r"(r5), "r"(r6), "r"(r7) : "memory");
+  return r2;
+}
 #else
 #include <errno.h>
 #include <unistd.h>

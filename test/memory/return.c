@@ -158,7 +158,7 @@ static void open_marks(void) {
     }
   mark_low = low > high ? 0 : low & ~(UNIT_BYTES - 1);
   size_t span = low > high ? UNIT_BYTES : high - mark_low;
-  TS_CHECK(span < (size_t)1 << 44, "live blocks are spread over %zu bytes", span);
+  TS_CHECK(span < (uint64_t)1 << 44, "live blocks are spread over %zu bytes", span);
   mark_bytes = span / ts_os_page() / 8 + 64;
   mark = mmap(NULL, mark_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   TS_CHECK(mark != MAP_FAILED, "mmap of the bitmap: %d", errno);
