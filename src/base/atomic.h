@@ -5,6 +5,8 @@
 #define HD_BASE_ATOMIC_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 /* gcc and clang tell it differently. The schedule explorer compiles the core with the thread sanitizer's calls too, and HD_SCHED. */
 #ifdef __has_feature
@@ -74,6 +76,24 @@ void hd_delay_point(void);
 
 /* Orders this thread's plain accesses for a signal or a heavy barrier of another thread; no instruction. */
 #define hd_compiler_fence() atomic_signal_fence(memory_order_seq_cst)
+
+/* Change a byte from one value to another. RISC-V swaps nothing smaller than a word: there the word around it is swapped, and whoever
+ * writes another byte of it meanwhile makes that fail, so that it is tried again. */
+static inline bool hd_swap_byte_if(_Atomic uint8_t *p, uint8_t from, uint8_t to) {
+#if defined(__riscv)
+  typedef uint32_t __attribute__((may_alias)) word;
+  word *around = (word *)((uintptr_t)p & ~(uintptr_t)3);
+  const unsigned shift = (unsigned)((uintptr_t)p & 3) * 8;
+  uint32_t old = __atomic_load_n(around, __ATOMIC_RELAXED);
+  while ((uint8_t)(old >> shift) == from) {
+    uint32_t changed = old ^ (uint32_t)(from ^ to) << shift;
+    if (__atomic_compare_exchange_n(around, &old, changed, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return true;
+  }
+  return false;
+#else
+  return hd_swap_if(p, &from, to);
+#endif
+}
 
 static inline void hd_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)

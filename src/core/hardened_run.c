@@ -205,7 +205,7 @@ void hdi_hardened_run_flush(hd_heap *heap) {
 bool hdi_hardened_run_is_whole(const hd_unit *first) { return hdi_seal_holds_behind(first->base, first->block_bytes, room_behind(first)); }
 
 void hdi_hardened_run_free(void *p, hd_unit *first) {
-  if (first->base != p || hd_exchange(&first->live, 0u) != 1) {
+  if (first->base != p || !hd_swap_byte_if(&first->live, 1, 0)) {
     hdi_report_misuse("free", p, first);
     return;
   }

@@ -204,8 +204,8 @@ void hdi_options_read(void) {
 
 /* A program may ask before its first allocation. What it sets then is stronger than what is read here. */
 static void read_once(void) {
-  static atomic_bool done;
-  if (!atomic_exchange(&done, true)) hdi_options_read();
+  static atomic_uint done;
+  if (hd_exchange(&done, 1u) == 0) hdi_options_read();
 }
 
 void hdi_options_init(void) {
