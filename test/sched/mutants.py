@@ -85,7 +85,7 @@ MUTANTS = [
     Mutant("fork_free", "threads wait for the forking one", "core/lock.c", [
         ("if (unless_fork && hd_load_acquire(&forking) != 0) return false;", "")]),
     Mutant("fork_free", "a run is deferred by a store", "core/space.c", [
-        ("while (!hd_swap_if(&space->deferred, &first->next, first)) {\n    }", "hd_store_release(&space->deferred, first);")]),
+        ("while (!hd_swap_if(&space->deferred, &first->next, first)) {\n  }", "hd_store_release(&space->deferred, first);")]),
     Mutant("fork_free", "the top is moved by a store", "core/space.c", [
         ("if (hd_swap_if(&space->top, &top, top + skip + units)) {",
          "hd_store_release(&space->top, top + skip + units);\n    {")]),
