@@ -3,6 +3,7 @@
  * library and the system (--wrap). In each the heap must work, or say ENOMEM, and work again when the system does.
  *
  * SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) {
 
 /* ---- a bit of everything --------------------------------------------------------------------------------------------- */
 
-enum { BLOCKS = 3000, MIB = 1 << 20 };
+enum { BLOCKS = 1200, MIB = 1 << 20 };
 
 static void *use_in_thread(void *given) {
   void **blocks = given;
@@ -87,7 +88,7 @@ static void use(void) {
   pthread_t thread;
   for (int round = 0; round < 2; round++) {
     for (int i = 0; i < BLOCKS; i++) {
-      size_t bytes = i % 500 == 0 ? 5 * MIB : (size_t)(i * 37) % 30000 + 1;
+      size_t bytes = i % 400 == 0 ? 5 * MIB : (size_t)(i * 37) % 30000 + 1;
       blocks[i] = hd_malloc(bytes);
       TS_CHECK(blocks[i] != NULL, "block %d of %zu bytes", i, bytes);
       memset(blocks[i], 0x6b, bytes);
@@ -189,8 +190,70 @@ static void barrier_refused_later(void) {
   use();
 }
 
+/* Megabytes of the smallest blocks: their byte maps are worth purging, and fill the metadata store. */
+static void use_tiny(void) {
+  enum { COUNT = 300000 };
+  void **blocks = malloc(COUNT * sizeof *blocks);
+  for (int round = 0; round < 2; round++) {
+    int count = 0;
+    while (count < COUNT && (blocks[count] = hd_malloc(16)) != NULL) count++;
+    for (int i = 0; i < count; i++) hd_free(blocks[i]);
+    hd_collect(0);
+  }
+  free(blocks);
+}
+
 static void no_purge(void) {
   refuse.purge = -1;
+  use();
+  use_tiny();
+  refuse.purge = 0;
+  use_tiny();
+}
+
+/* What the space has claimed ahead is there, but the store can't grow: no byte maps. */
+static void no_more_claims(void) {
+  hd_free(hd_malloc(1));
+  refuse.claim = -1;
+  use_tiny();
+  refuse.claim = 0;
+  use();
+}
+
+/* The helper has nowhere to note what it saw; then nothing to stand on. */
+static void no_sights(void) {
+  refuse.commit = -1;
+  refuse.commit_from = 4 * MIB;
+  use();
+  ts_sleep_ms(600);
+  hd_collect(0);
+}
+
+static void no_stack(void) {
+  refuse.commit = 1;
+  use();
+  refuse.reserve = 1;
+  use();
+}
+
+/* While a fork holds the store its reserves may run out, and the next one be refused. */
+static void *take_while_forking(void *unused) {
+  (void)unused;
+  refuse.reserve = refuse.commit = 1;
+  int refusals = 0;
+  for (int i = 0; i < 200; i++) refusals += hdi_store_take(16384) == NULL;
+  TS_CHECK(refusals == 2 && refuse.reserve == 0 && refuse.commit == 0, "%d refusals", refusals);
+  return NULL;
+}
+
+static void no_reserve_in_fork(void) {
+  pthread_t thread;
+  use();
+  hdi_lock_fork_begin();
+  hdi_store_fork(HD_FORK_PREPARE);
+  TS_CHECK(pthread_create(&thread, NULL, take_while_forking, NULL) == 0 && pthread_join(thread, NULL) == 0, "a thread");
+  hdi_store_fork(HD_FORK_PARENT);
+  hdi_lock_fork_end();
   use();
 }
 
@@ -243,9 +306,37 @@ static void secure(void) {
   TS_CHECK(strcmp(value, "750") == 0, "purge-delay is %s", value);
 }
 
+/* A child of vfork runs in the memory of a thread that has no heap yet, and gives it one. */
+static void *vfork_first(void *unused) {
+  (void)unused;
+  pid_t child = vfork();
+  if (child == 0) {
+    void *p = hd_malloc(100);
+    hd_free(p);
+    _exit(p == NULL);
+  }
+  int status = 0;
+  TS_CHECK(waitpid(child, &status, 0) == child && status == 0, "malloc in a child of vfork");
+  hd_free(hd_malloc(100));
+  return NULL;
+}
+
+static void vforks(void) {
+  for (int i = 0; i < 20; i++) {
+    pthread_t thread;
+    TS_CHECK(pthread_create(&thread, NULL, vfork_first, NULL) == 0 && pthread_join(thread, NULL) == 0, "a thread");
+  }
+}
+
+static void keys(void) {
+  use();
+  vforks();
+}
+
 static void no_keys(void) {
   refuse.key = -1;
   use();
+  vforks();
 }
 
 /* Regions start a space of their own where malloc is passed through; it may have to wait for memory. */
@@ -273,7 +364,8 @@ static const struct {
     {"no_memory_at_all", no_memory_at_all}, {"no_commit", no_commit}, {"second_place", second_place}, {"no_barrier", no_barrier},
     {"barrier_refused_later", barrier_refused_later}, {"no_purge", no_purge}, {"no_huge", no_huge}, {"other_huge", other_huge},
     {"always_huge", always_huge}, {"never_huge", never_huge}, {"one_cpu", one_cpu}, {"no_moves", no_moves}, {"secure", secure},
-    {"no_keys", no_keys}, {"passthrough", passthrough},
+    {"keys", keys}, {"no_keys", no_keys}, {"no_more_claims", no_more_claims}, {"no_sights", no_sights}, {"no_stack", no_stack},
+    {"no_reserve_in_fork", no_reserve_in_fork}, {"passthrough", passthrough},
 };
 
 int main(void) {

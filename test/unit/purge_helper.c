@@ -1,0 +1,121 @@
+/* The helper and the collector: the helper goes on while the program changes its mind about purging; frees that others counted and did not
+ * tell come in; heaps that are held under their lock are passed over.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../support/support.h"
+#include "core/heap.h"
+#include "core/page.h"
+#include "core/purge.h"
+#include "core/thread.h"
+#include "heddle.h"
+
+enum { COUNT = 4000, BYTES = 5000 };
+static void *blocks[COUNT];
+
+static void fill(void) {
+  for (int i = 0; i < COUNT; i++) {
+    assert_non_null(blocks[i] = hd_malloc(BYTES));
+    memset(blocks[i], 1, BYTES);
+  }
+}
+
+static size_t cached(void) {
+  hd_stats stats = {.struct_bytes = sizeof stats};
+  assert_true(hd_stats_get(&stats));
+  return stats.cached;
+}
+
+/* Whether the free runs go down to so much within ten seconds. */
+static bool goes_back(size_t bytes) {
+  for (int i = 0; i < 200 && cached() > bytes; i++) ts_sleep_ms(50);
+  return cached() <= bytes;
+}
+
+static void test_option_while_running(void **state) {
+  (void)state;
+  assert_int_equal(hd_option_set("purge-delay", "0"), HD_OK);
+  fill();
+  for (int i = 0; i < COUNT; i++) hd_free(blocks[i]);
+  assert_int_equal(hdi_purge_running, 1);
+  assert_true(goes_back(1 << 20));
+  hd_option_set("purge", "off");
+  fill();
+  for (int i = 0; i < COUNT; i++) hd_free(blocks[i]);
+  ts_sleep_ms(700); /* the helper is still there, and leaves it alone */
+  assert_true(cached() > 8 << 20);
+  assert_true(hd_collect(0)); /* who asks is obeyed */
+  assert_true(cached() < 1 << 20);
+  fill();
+  for (int i = 0; i < COUNT; i++) hd_free(blocks[i]);
+  hd_option_set("purge", "on");
+  assert_true(goes_back(1 << 20));
+}
+
+static pthread_barrier_t counted, told;
+
+static void *free_some(void *unused) {
+  hd_free(hd_malloc(10));
+  hd_free(blocks[0]);
+  pthread_barrier_wait(&counted);
+  pthread_barrier_wait(&told);
+  return unused;
+}
+
+static void test_counts_of_others(void **state) {
+  (void)state;
+  pthread_t thread;
+  fill();
+  hd_unit *page = hdi_space_find(blocks[0]);
+  uint32_t used = hdi_page_used(page);
+  pthread_barrier_init(&counted, NULL, 2);
+  pthread_barrier_init(&told, NULL, 2);
+  pthread_create(&thread, NULL, free_some, NULL);
+  pthread_barrier_wait(&counted);
+  assert_int_equal(hdi_page_used(page), used);
+  hd_collect(0);
+  assert_int_equal(hdi_page_used(page), used - 1);
+  pthread_barrier_wait(&told);
+  pthread_join(thread, NULL);
+  for (int i = 1; i < COUNT; i++) hd_free(blocks[i]);
+}
+
+/* A heap that is in use under its lock; one that is not is collected as well. */
+static void test_locked_heaps(void **state) {
+  (void)state;
+  hd_collect(0);
+  hd_heap *heap = hd_heap_create(NULL);
+  void *kept[256];
+  for (int i = 0; i < 256; i++) memset(kept[i] = hd_heap_malloc(heap, 4096), 1, 4096);
+  for (int i = 0; i < 256; i++) {
+    if (i % 16 != 0) hd_free(kept[i]);
+  }
+  hd_stats before = {.struct_bytes = sizeof before}, held = before, after = before;
+  hdi_lock_take(&heap->lock);
+  hd_stats_get(&before);
+  hd_collect(0);
+  hd_stats_get(&held);
+  hdi_lock_drop(&heap->lock);
+  hd_collect(0);
+  hd_stats_get(&after);
+  assert_true(held.purged_total - before.purged_total < 100 * 4096); /* others may give something back meanwhile */
+  assert_true(after.purged_total - held.purged_total >= 200 * 4096);
+  hd_heap_destroy(heap);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_option_while_running),
+      cmocka_unit_test(test_counts_of_others),
+      cmocka_unit_test(test_locked_heaps),
+  };
+  return cmocka_run_group_tests_name("purge_helper", tests, NULL, NULL);
+}
