@@ -587,6 +587,29 @@ bool hdi_space_allows(const hd_space *space, size_t units) {
   return space != &hdi_space || used + units <= limit >> HD_UNIT_SHIFT;
 }
 
+/* Without the lock: one of the runs that were freed without it, or a part of one. A program that goes on while it forks would otherwise
+ * take new addresses with every run. The list is taken whole, so that nobody else sees it half changed. */
+static hd_unit *take_deferred(hd_space *space, size_t units) {
+  if (hd_load_relaxed(&space->deferred) == NULL) return NULL;
+  hd_unit *list = hd_exchange(&space->deferred, NULL);
+  hd_unit *before = NULL, *run = list;
+  for (int tries = 0; run != NULL && run->run_units < units; tries++) {
+    before = run;
+    run = tries < FIT_TRIES ? run->next : NULL;
+  }
+  if (run != NULL && before != NULL) before->next = run->next;
+  else if (run != NULL) list = run->next;
+  if (run != NULL && run->run_units > units) hdi_space_defer(space, run + units, run->run_units - units, run->stamp);
+  hd_unit *none = NULL;
+  if (list == NULL || hd_swap_if(&space->deferred, &none, list)) return run;
+  while (list != NULL) { /* others came meanwhile */
+    hd_unit *next = list->next;
+    hdi_space_defer(space, list, list->run_units, list->stamp);
+    list = next;
+  }
+  return run;
+}
+
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
   HD_ASSERT(units > 0 && hd_is_power_of_2(align_units));
   hd_unit *first = NULL;
@@ -595,6 +618,9 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   if (HD_LIKELY(locked)) {
     take_in_deferred(space);
     first = take_free(space, units, align_units, FIT_TRIES, zeroed);
+  } else if (align_units == 1) {
+    *zeroed = false;
+    first = take_deferred(space, units);
   }
   size_t skipped = 0;
   if (first == NULL) {
