@@ -59,10 +59,12 @@ static void start_running(bool detached) {
   ts_sleep_ms(20);
 }
 
+#ifdef __GLIBC__
 static void let_go_on_exit(int status, void *argument) {
   TS_CHECK(status == 0 && argument == held, "on_exit's arguments");
   let_go();
 }
+#endif
 
 static void *call_exit(void *argument) {
   hold();
@@ -92,7 +94,11 @@ static int main_first_with_helper(void) {
 }
 
 static int by_atexit(void) { return atexit(let_go); }
+#ifdef __GLIBC__
 static int by_on_exit(void) { return on_exit(let_go_on_exit, held); }
+#else
+static int by_on_exit(void) { return atexit(let_go); } /* other C libraries have no on_exit */
+#endif
 
 static int by_destructor(void) {
   for_destructor = ts_sut()->malloc(1000);

@@ -429,7 +429,7 @@ static void refused(struct model *model, const struct op *op) {
     case 5: if (resizable) want_refusal(model, sut->recalloc(block->at, many, 4), ENOMEM, "recalloc of an overflow"); break;
     case 6: if (resizable) want_refusal(model, sut->realloc(block->at, many), ENOMEM, "realloc of too much"); break;
     default:
-      if (sut->posix_memalign(&p, op->key & 8 ? 4 : odd, op->bytes) != EINVAL)
+      if (sut->posix_memalign(&p, op->key & 8 ? sizeof(void *) / 2 : odd, op->bytes) != EINVAL)
         model_fail(model, "refused", "posix_memalign of a bad alignment");
       want_refusal(model, p, ERRNO_MARK, "posix_memalign of a bad alignment");
   }
