@@ -27,8 +27,8 @@ bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, ato
 enum { STORAGE_AT = 8192 /* the dummy block: variables of threads lie below it or above, as the machine has it */ };
 
 /* clone() and, in the new thread, run() then exit: one piece of assembly, because the child returns on another stack. */
-static long clone_bare(unsigned long flags, void *stack_top, void *storage, atomic_uint *alive, void (*run)(void)) {
 #if defined(__x86_64__)
+static long clone_bare(unsigned long flags, void *stack_top, void *storage, atomic_uint *alive, void (*run)(void)) {
   long result;
   register long child_word __asm__("r10") = (long)alive;
   register long tls __asm__("r8") = (long)storage;
@@ -48,7 +48,9 @@ static long clone_bare(unsigned long flags, void *stack_top, void *storage, atom
       : "a"((long)SYS_clone), "D"(flags), "S"(stack_top), "d"(0L), "r"(child_word), "r"(tls), "r"(entry), [exit] "i"(SYS_exit)
       : "rcx", "r11", "memory");
   return result;
+}
 #elif defined(__aarch64__)
+static long clone_bare(unsigned long flags, void *stack_top, void *storage, atomic_uint *alive, void (*run)(void)) {
   register long x8 __asm__("x8") = SYS_clone;
   register long x0 __asm__("x0") = (long)flags;
   register long x1 __asm__("x1") = (long)stack_top;
@@ -70,7 +72,9 @@ static long clone_bare(unsigned long flags, void *stack_top, void *storage, atom
       : "r"(x8), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "r"(x9), [exit] "i"(SYS_exit)
       : "x30", "memory");
   return x0;
+}
 #elif defined(__riscv)
+static long clone_bare(unsigned long flags, void *stack_top, void *storage, atomic_uint *alive, void (*run)(void)) {
   register long a7 __asm__("a7") = SYS_clone;
   register long a0 __asm__("a0") = (long)flags;
   register long a1 __asm__("a1") = (long)stack_top;
@@ -92,7 +96,9 @@ static long clone_bare(unsigned long flags, void *stack_top, void *storage, atom
       : "r"(a7), "r"(a1), "r"(a2), "r"(a3), "r"(a4), "r"(t3), [exit] "i"(SYS_exit)
       : "ra", "memory");
   return a0;
+}
 #elif defined(__i386__)
+static long clone_bare(unsigned long flags, void *stack_top, void *storage, atomic_uint *alive, void (*run)(void)) {
   /* The entry waits on the new stack. The selector of the thread's storage stays the same one, with another base behind it. */
   unsigned selector;
   __asm__("mov %%gs, %0" : "=r"(selector));
@@ -117,7 +123,9 @@ static long clone_bare(unsigned long flags, void *stack_top, void *storage, atom
       : "a"((long)SYS_clone), "b"(flags), "c"(top), "d"(0L), "S"(descriptor), "D"(alive), [exit] "i"(SYS_exit)
       : "memory", "cc");
   return result;
+}
 #elif defined(__arm__)
+static long clone_bare(unsigned long flags, void *stack_top, void *storage, atomic_uint *alive, void (*run)(void)) {
   register long r0 __asm__("r0") = (long)flags;
   register long r1 __asm__("r1") = (long)stack_top;
   register long r2 __asm__("r2") = 0;
@@ -142,7 +150,9 @@ static long clone_bare(unsigned long flags, void *stack_top, void *storage, atom
       : "r"(r1), "r"(r2), "r"(r3), "r"(r4), "r"(r5), "r"(r6), [exit] "i"(SYS_exit)
       : "ip", "lr", "cc", "memory");
   return r0;
+}
 #else
+static long clone_bare(unsigned long flags, void *stack_top, void *storage, atomic_uint *alive, void (*run)(void)) {
   /* IBM Z: the stack comes first, and a function finds room for 160 bytes of its caller's on it. */
   register long r1 __asm__("r1") = SYS_clone;
   register long r2 __asm__("r2") = (long)stack_top - 160;
@@ -165,8 +175,8 @@ static long clone_bare(unsigned long flags, void *stack_top, void *storage, atom
       : "r"(r1), "r"(r3), "r"(r4), "r"(r5), "r"(r6), "r"(r7), [exit] "i"(SYS_exit)
       : "r14", "cc", "memory");
   return r2;
-#endif
 }
+#endif
 
 bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, atomic_uint *alive) {
   const unsigned long flags =
