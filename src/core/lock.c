@@ -6,6 +6,7 @@
 
 enum { SPINS = 100, NAP_MS = 10 };
 
+_Atomic uintptr_t hdi_lock_helper_stack;
 static atomic_uint forking;
 
 static bool wait_for(hd_lock *lock, bool unless_fork) {
@@ -13,12 +14,13 @@ static bool wait_for(hd_lock *lock, bool unless_fork) {
     hd_pause();
     if (hd_load_relaxed(&lock->word) == 0 && hdi_lock_try(lock)) return true;
   }
-  while (hd_exchange(&lock->word, 2u) != 0) {
+  for (;;) {
+    unsigned seen = 0;
+    if (hd_swap_if(&lock->word, &seen, hdi_lock_me() | HD_LOCK_SLEEPERS)) return true; /* others may sleep as well */
+    if ((seen & HD_LOCK_SLEEPERS) == 0 && !hd_swap_if(&lock->word, &seen, seen | HD_LOCK_SLEEPERS)) continue;
     if (unless_fork && hd_load_acquire(&forking) != 0) return false;
-    hdi_os_wait(&lock->word, 2u, unless_fork ? NAP_MS : UINT32_MAX);
+    hdi_os_wait(&lock->word, seen | HD_LOCK_SLEEPERS, unless_fork ? NAP_MS : UINT32_MAX);
   }
-  hd_store_relaxed(&lock->holder, __builtin_thread_pointer());
-  return true;
 }
 
 /* A fork handler that runs between ours and the copy of the process: it may have what this thread holds for the fork. What the lock

@@ -11,21 +11,32 @@
 #include "base/atomic.h"
 #include "base/bits.h"
 
-/* 0: free, 1: held, 2: held and somebody may sleep. */
+/* word: 0 while free, else who has it and, as the lowest bit, whether somebody may sleep. One word for both, so that a fork in a signal
+ * handler knows exactly which locks its own thread has, whichever instruction was interrupted. */
 typedef struct hd_lock {
   atomic_uint word;
-  _Atomic(void *) holder;  /* thread pointer of who has it, so that a fork in a signal handler knows its own locks */
-  unsigned nested;         /* forks by the holder while it has the lock */
+  unsigned nested; /* forks by the holder while it has the lock */
 } hd_lock;
+
+enum { HD_LOCK_SLEEPERS = 1, HD_LOCK_HELPER = 2 };
+
+/* The purge helper has no thread-local storage and shows its starter's thread pointer: it is known by its stack. 0: there is none yet. */
+extern HD_HIDDEN _Atomic uintptr_t hdi_lock_helper_stack;
+enum { HD_LOCK_HELPER_STACK = 64 * 1024 };
+
+/* This thread's mark in a word: bits of its thread pointer, a multiple of 64, that tell it from others within 64 GiB. */
+static inline unsigned hdi_lock_me(void) {
+  uintptr_t here = (uintptr_t)__builtin_frame_address(0);
+  if (here - hd_load_relaxed(&hdi_lock_helper_stack) < HD_LOCK_HELPER_STACK) return HD_LOCK_HELPER;
+  return (unsigned)((uintptr_t)__builtin_thread_pointer() >> 5 | 2) << 1;
+}
 
 SLOW void hdi_lock_wait(hd_lock *lock);
 SLOW void hdi_lock_wake(hd_lock *lock);
 
 static inline bool hdi_lock_try(hd_lock *lock) {
   unsigned expected = 0;
-  if (!hd_swap_if(&lock->word, &expected, 1u)) return false;
-  hd_store_relaxed(&lock->holder, __builtin_thread_pointer());
-  return true;
+  return hd_swap_if(&lock->word, &expected, hdi_lock_me());
 }
 
 static inline void hdi_lock_take(hd_lock *lock) {
@@ -45,11 +56,10 @@ void hdi_lock_fork_child(void);
 typedef enum hd_fork_step { HD_FORK_PREPARE, HD_FORK_PARENT, HD_FORK_CHILD } hd_fork_step;
 
 static inline void hdi_lock_drop(hd_lock *lock) {
-  hd_store_relaxed(&lock->holder, NULL);
-  if (HD_UNLIKELY(hd_exchange(&lock->word, 0u) == 2)) hdi_lock_wake(lock);
+  if (HD_UNLIKELY((hd_exchange(&lock->word, 0u) & HD_LOCK_SLEEPERS) != 0)) hdi_lock_wake(lock);
 }
 
-static inline bool hdi_lock_is_mine(const hd_lock *lock) { return hd_load_relaxed(&lock->holder) == __builtin_thread_pointer(); }
+static inline bool hdi_lock_is_mine(const hd_lock *lock) { return (hd_load_relaxed(&lock->word) & ~HD_LOCK_SLEEPERS) == hdi_lock_me(); }
 
 /* For fork: this thread may have the lock already, when a signal handler that forks came in between. */
 static inline void hdi_lock_take_for_fork(hd_lock *lock) {
@@ -64,7 +74,6 @@ static inline void hdi_lock_drop_for_fork(hd_lock *lock) {
 
 /* In the child of a fork: nobody else is left to hold it. */
 static inline void hdi_lock_reset(hd_lock *lock) {
-  hd_store_relaxed(&lock->holder, NULL);
   lock->nested = 0;
   hd_store_relaxed(&lock->word, 0u);
 }

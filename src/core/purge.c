@@ -20,7 +20,6 @@ enum {
   QUIET_ROUNDS = 16,        /* the free system pages of any other page */
   IDLE_ROUNDS = 40,         /* without any change: the helper ends */
   BATCH = 128,              /* pages handled while heaps are stopped */
-  STACK_BYTES = 64 * 1024,
   RETRY_TICKS = 8
 };
 
@@ -232,11 +231,12 @@ static void helper_main(void) {
 static bool start_helper(void) {
   if (hd_load_acquire(&purge.alive) != 0) return false; /* the last helper is still on its way out */
   if (purge.stack == NULL) {
-    void *stack = hdi_os_reserve(STACK_BYTES, HD_UNIT_BYTES, false);
-    if (stack != NULL && hdi_os_commit(stack, STACK_BYTES)) purge.stack = stack;
-    else if (stack != NULL) hdi_os_unreserve(stack, STACK_BYTES);
+    void *stack = hdi_os_reserve(HD_LOCK_HELPER_STACK, HD_UNIT_BYTES, false);
+    if (stack != NULL && hdi_os_commit(stack, HD_LOCK_HELPER_STACK)) purge.stack = stack;
+    else if (stack != NULL) hdi_os_unreserve(stack, HD_LOCK_HELPER_STACK);
+    hd_store_relaxed(&hdi_lock_helper_stack, (uintptr_t)purge.stack);
   }
-  return purge.stack != NULL && hdi_os_helper_start(helper_main, purge.stack, STACK_BYTES, &purge.alive);
+  return purge.stack != NULL && hdi_os_helper_start(helper_main, purge.stack, HD_LOCK_HELPER_STACK, &purge.alive);
 }
 
 /* A system that refuses the thread is not asked again at once. */

@@ -183,9 +183,43 @@ static void test_waits_without_fork(void **state) {
   assert_int_equal(atomic_load(&got), 1);
 }
 
+static hd_lock helper_lock;
+static bool mine_in_helper;
+
+static void *as_helper(void *unused) {
+  (void)unused;
+  hdi_lock_take(&helper_lock);
+  mine_in_helper = hdi_lock_is_mine(&helper_lock);
+  return NULL;
+}
+
+/* The purge helper shows its starter's thread pointer, and is known by its stack all the same. */
+static void test_helper_is_somebody_else(void **state) {
+  (void)state;
+  static _Alignas(4096) uint8_t stack[HD_LOCK_HELPER_STACK];
+  uintptr_t kept = hd_load_relaxed(&hdi_lock_helper_stack);
+  pthread_attr_t attributes;
+  pthread_t thread;
+  hd_store_relaxed(&hdi_lock_helper_stack, (uintptr_t)stack);
+  pthread_attr_init(&attributes);
+  assert_int_equal(pthread_attr_setstack(&attributes, stack, sizeof stack), 0);
+  assert_int_equal(pthread_create(&thread, &attributes, as_helper, NULL), 0);
+  pthread_join(thread, NULL);
+  assert_true(mine_in_helper);
+  assert_int_equal(atomic_load(&helper_lock.word), HD_LOCK_HELPER);
+  assert_false(hdi_lock_is_mine(&helper_lock));
+  assert_false(hdi_lock_try(&helper_lock));
+  hdi_lock_drop(&helper_lock);
+  hdi_lock_take(&helper_lock);
+  assert_true(hdi_lock_is_mine(&helper_lock));
+  hdi_lock_drop(&helper_lock);
+  hd_store_relaxed(&hdi_lock_helper_stack, kept);
+}
+
 int main(void) {
   hd_free(hd_malloc(1)); /* starts the library: the lock asks for the number of processors */
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_helper_is_somebody_else),
       cmocka_unit_test_setup(test_exclusion, reset),
       cmocka_unit_test_setup(test_try, reset),
       cmocka_unit_test_setup(test_all_sleepers_wake, reset),
