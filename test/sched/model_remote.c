@@ -129,3 +129,30 @@ const sched_model model_page_reuse = {
     .fibre = {reuse_owner, reuse_freer, reuse_other},
     .check = model_check,
 };
+
+/* ---- block_reuse: the owner claims blocks that others are just freeing, and its program writes into them ------------ */
+
+static void blocks_setup(void) {
+  shadow_start();
+  sched_as(0);
+  for (unsigned i = 0; i < 64; i++) block[i] = take(BYTES_64);
+  for (unsigned i = 16; i < 40; i++) give(block[i]); /* worth a claim, and what others free meanwhile is in it */
+}
+
+static void blocks_owner(void) {
+  take(BYTES_64);
+  take(BYTES_64);
+}
+
+/* Without a heap: each free is announced at once. */
+static void blocks_freer(void) { give(block[0]); }
+
+static void blocks_other(void) { give(block[1]); }
+
+const sched_model model_block_reuse = {
+    .name = "block_reuse",
+    .about = "a block is handed out again while the thread that freed it is not through yet",
+    .setup = blocks_setup,
+    .fibre = {blocks_owner, blocks_freer, blocks_other},
+    .check = model_check,
+};

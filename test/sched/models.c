@@ -4,13 +4,13 @@
 
 #include "core/thread.h"
 
-extern const sched_model model_push_collect, model_region_release, model_page_reuse;
+extern const sched_model model_push_collect, model_region_release, model_page_reuse, model_block_reuse;
 extern const sched_model model_adopt, model_exit_free, model_heap_destroy;
 extern const sched_model model_fork_free, model_purge_alloc, model_last_bit;
 
 const sched_model *const sched_models[] = {
     &model_push_collect, &model_adopt,     &model_heap_destroy, &model_region_release, &model_page_reuse,
-    &model_exit_free,    &model_fork_free, &model_purge_alloc,  &model_last_bit,       NULL,
+    &model_exit_free,    &model_fork_free, &model_purge_alloc,  &model_last_bit,       &model_block_reuse,    NULL,
 };
 
 void model_fill(unsigned identity, size_t bytes, unsigned count, void **block) {

@@ -73,6 +73,15 @@ MUTANTS = [
     Mutant("push_collect", "the link is read after the page may be queued again", "core/remote.c", [
         ("    hd_unit *next = page->remote_next;", "   "), ("    page = next;", "    page = page->remote_next;")]),
 
+    Mutant("block_reuse", "a block is written after it is free", "core/alloc.c", [
+        ("  if (unit->block_bytes <= WRITE_MAX) *(volatile uintptr_t *)p = 0;\n", ""),
+        ("  else hdi_remote_count(self, head);\n",
+         "  else hdi_remote_count(self, head);\n  if (unit->block_bytes <= WRITE_MAX) *(volatile uintptr_t *)p = 0;\n")]),
+    Mutant("block_reuse", "blocks in use count as free", "core/claim.h", [
+        ("(hd_load_acquire(&map[i]) == HD_BLOCK_FREE) << i", "(hd_load_acquire(&map[i]) <= HD_BLOCK_LIVE) << i")]),
+    Mutant("block_reuse", "a free by another thread writes the byte of its neighbour", "core/alloc.c", [
+        ("  hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs", "  hd_store_release(state + 1, HD_BLOCK_FREE); /* R1: pairs")]),
+
     Mutant("exit_free", "a thread keeps its heap after its end", "core/thread.c", [
         ("  hdi_heap_self = &hdi_heap_empty;\n  if (!hdi_lock_take", "  if (!hdi_lock_take")]),
     Mutant("exit_free", "a thread's counts end with it", "core/thread.c", [

@@ -29,8 +29,9 @@ class Layer(NamedTuple):
 
 UNITS = "sizeclass takeover page bits options text blockindex store region lock thread heap alloc space large purge".split()
 
-TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left memory_returns points_hold
-    empty_stays empty_yields dense_is_huge sparse_is_small cut_short both_sides_return zero_is_free guards frames bad_configs""".split())
+TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left
+    memory_returns points_hold empty_stays empty_yields dense_is_huge sparse_is_small cut_short both_sides_return zero_is_free guards
+    frames bad_configs""".split())
 
 LAYERS = [
     *[Layer(f"unit.{name}", "api", f"unit_{name}", sees=OBJECTS if name == "region" else API) for name in UNITS],
@@ -62,13 +63,12 @@ LAYERS = [
     Layer("leave", "api", "leave_api"),
     Layer("ends", "api", "ends_api", timeout=60),
     Layer("fork", "api", "fork_api", timeout=60),
-    Layer("fork.handlers", "api", "fork_handlers_api", timeout=60),
     Layer("fork.ways", "api", "fork_ways_api", timeout=60),
     Layer("return", "api", "return_api", timeout=60),
     Layer("hourly", "process", "hourly", "-t 3 -n 0.5 -m short", ALL, "HEDDLE=purge-delay:50", timeout=60),
     Layer("fault.heap", "api", "faults", "-w heap", timeout=120),
     Layer("fault.tight", "api", "faults", "-w tight", timeout=120),
-    Layer("sched", "sched", "push_collect adopt heap_destroy region_release page_reuse exit_free fork_free purge_alloc", timeout=400),
+    Layer("sched", "sched", "block_reuse push_collect adopt heap_destroy region_release page_reuse exit_free fork_free purge_alloc", timeout=400),
 ]
 BY_NAME = {layer.name: layer for layer in LAYERS}
 
@@ -125,7 +125,8 @@ def commands(layer, built):
     if layer.kind == "pytest":
         built.shared()
         environment |= {"HEDDLE_BUILD": str(built.folder), "HEDDLE_TEST_BIN": str(built.test_programs)}
-        return [[sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line", str(TESTS / layer.program)]], environment
+        pytest = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line", str(TESTS / layer.program)]
+        return [pytest], environment
     if layer.kind == "process":
         environment |= {"LD_PRELOAD": str(built.shared()), "HEDDLE_TEST_EXPECT": "1"}
     program = built.program(layer.program) if layer.kind == "api" else built.built_program(layer.program)

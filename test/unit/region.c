@@ -130,7 +130,11 @@ static void extended_and_shrunk(void **state) {
   assert_int_equal(hdi_region_bytes(region), 32 * UNIT);
   assert_true(reads_zero(region, 32 * UNIT));
   assert_false(hdi_region_extend(region, SIZE_MAX, &zeroed));
-  hdi_region_give(region, 0, 32 * UNIT);
+  memset(region, 0x5a, 32 * UNIT);
+  hdi_region_shrink(region, 8 * UNIT, true);
+  assert_true(hdi_region_extend(region, 32 * UNIT, &zeroed));
+  assert_false(zeroed); /* what was written there is still there */
+  hdi_region_give(region, 0, 0);
 }
 
 typedef struct seen {

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "../support/support.h"
+#include "core/gate.h"
 #include "core/heap.h"
 #include "core/lock.h"
 #include "core/thread.h"
@@ -31,8 +32,11 @@ static size_t heaps(int life) {
 
 static void *allocate(void *list) {
   void **own = list;
-  for (int i = 0; i < MANY; i++) own[i] = hd_malloc(BLOCK_BYTES); /* 150 pages: more than there are classes */
-  hd_free(hd_malloc(16 * HD_UNIT_BYTES));
+  for (int i = 0; i < MANY && (own[i] = hd_malloc(BLOCK_BYTES)) != NULL; i++) { /* 150 pages: more than there are classes */
+  }
+  void *large = hd_malloc(16 * HD_UNIT_BYTES);
+  TS_CHECK(large != NULL, "no memory for a large block");
+  hd_free(large);
   pthread_barrier_wait(&together);
   return NULL;
 }
@@ -121,6 +125,46 @@ static void test_all_counts_arrive(void **state) {
   }
 }
 
+/* A collector has stopped the thread's heap: whatever enters the gate waits until it is let go. */
+static atomic_int stage; /* 1: the heap is there, 2: it is stopped, 3: the thread is through */
+static void *large;
+static hd_heap *stopped_heap;
+
+static void free_large(void) { hd_free(large); }
+static void take_large(void) { hd_free(hd_malloc(HD_UNIT_BYTES)); }
+static void take_aligned(void) { hd_free(hd_aligned_alloc(HD_UNIT_BYTES, HD_UNIT_BYTES)); }
+static void take_medium(void) { hd_free(hd_malloc(30000)); }
+
+static void *go_through_gate(void *enter) {
+  void (*const *run)(void) = enter;
+  large = hd_malloc(2 * HD_UNIT_BYTES);
+  stopped_heap = hdi_heap_self;
+  atomic_store(&stage, 1);
+  while (atomic_load(&stage) != 2) ts_sleep_ms(1);
+  (*run)();
+  if (*run != free_large) hd_free(large);
+  atomic_store(&stage, 3);
+  return NULL;
+}
+
+static void test_stopped_heap_waits(void **state) {
+  (void)state;
+  static void (*const ways[])(void) = {free_large, take_large, take_aligned, take_medium, hd_thread_idle};
+  for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+    pthread_t thread;
+    atomic_store(&stage, 0);
+    assert_int_equal(pthread_create(&thread, NULL, go_through_gate, (void *)(uintptr_t)&ways[i]), 0);
+    while (atomic_load(&stage) != 1) ts_sleep_ms(1);
+    hdi_gate_raise(stopped_heap); /* its thread is outside, and sees it before it sees the stage: no barrier is needed */
+    atomic_store(&stage, 2);
+    ts_sleep_ms(30);
+    assert_int_equal(atomic_load(&stage), 2);
+    hdi_gate_open(stopped_heap);
+    pthread_join(thread, NULL);
+    assert_int_equal(atomic_load(&stage), 3);
+  }
+}
+
 static hd_lock lock;
 static atomic_int answer;
 
@@ -191,6 +235,7 @@ int main(void) {
       cmocka_unit_test(test_orphans_are_adopted),
       cmocka_unit_test(test_orphans_put_nothing_aside),
       cmocka_unit_test(test_all_counts_arrive),
+      cmocka_unit_test(test_stopped_heap_waits),
       cmocka_unit_test(test_child_is_not_forking),
       cmocka_unit_test(test_child_has_all_heaps),
   };
