@@ -190,7 +190,7 @@ static void wait_in_child(void *unused) {
 static void test_child_is_not_forking(void **state) {
   (void)state;
   struct ts_outcome outcome;
-  ts_fork_run(wait_in_child, NULL, 30, &outcome);
+  ts_fork_run(wait_in_child, NULL, 15, &outcome);
   if (!ts_exited(&outcome, 0)) print_error("%s", outcome.error);
   assert_true(ts_exited(&outcome, 0));
 }
@@ -221,7 +221,7 @@ static void test_child_has_all_heaps(void **state) {
   struct ts_outcome outcome;
   for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, park, NULL), 0);
   while (atomic_load(&parked) < THREADS) ts_sleep_ms(1);
-  ts_fork_run(adopt_in_child, NULL, 30, &outcome);
+  ts_fork_run(adopt_in_child, NULL, 15, &outcome);
   atomic_store(&over, true);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   if (!ts_exited(&outcome, 0)) print_error("%s", outcome.error);
