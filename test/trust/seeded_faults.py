@@ -27,7 +27,7 @@ SIZES = [
           "    if (number > UINT64_MAX >> shift) return false;\n", ""),
     Fault("a page holds one block too many", "core/page.c", "unit.page",
           "(((size_t)units << HD_UNIT_SHIFT) / block_bytes)", "((((size_t)units << HD_UNIT_SHIFT) + block_bytes - 1) / block_bytes)"),
-    Fault("the alignment's class is half of it", "core/alloc.c", "unit.alloc",
+    Fault("the alignment's class is half of it", "core/sizeclass.h", "unit.alloc",
           "(hdi_sizeclass_bytes(i) & (alignment - 1)) == 0", "(hdi_sizeclass_bytes(i) & (alignment / 2 - 1)) == 0"),
     Fault("a large block is not aligned", "core/large.c", "unit.alloc",
           "hd_max(alignment >> HD_UNIT_SHIFT, 1), zeroed)", "1, zeroed)"),
@@ -78,9 +78,9 @@ ZEROES = [
     Fault("the end of a shrunk block counts as clean", "core/large.c", "unit.alloc",
           "hdi_space_give(space_of(first), first + wanted, units - wanted, true);",
           "hdi_space_give(space_of(first), first + wanted, units - wanted, false);"),
-    Fault("what was copied away counts as clean", "core/large.c", "unit.large",
+    Fault("what was copied away counts as clean", "core/large.c", "unit.large_moves",
           "give(NULL, first, first->run_units, copied);", "give(NULL, first, first->run_units, false);"),
-    Fault("only a block's usable part is moved", "core/large.c", "unit.large",
+    Fault("only a block's usable part is moved", "core/large.c", "unit.large_moves",
           "size_t old_bytes = (size_t)first->run_units << HD_UNIT_SHIFT;",
           "size_t old_bytes = hd_round_up(first->block_bytes, HD_UNIT_BYTES);"),
     Fault("the system may keep what was purged", "os/os_linux.c", "unit.page",
@@ -117,7 +117,7 @@ RESIZING = [
     Fault("a run grows at the top without a look whether it may", "core/space.c", "growth",
           "done = space->unit_count - top >= more && commit_to(space, top + more) && hd_swap_if",
           "done = space->unit_count - top >= more && hd_swap_if"),
-    Fault("aligned_realloc copies the new length", "core/api.c", "unit.large",
+    Fault("aligned_realloc copies the new length", "core/api.c", "unit.large_moves",
           "  memcpy(block, p, hd_min(old, bytes));\n", "  memcpy(block, p, bytes);\n"),
 ]
 
@@ -155,9 +155,7 @@ ERRORS = [
 
 MISUSE = [
     Fault("a double free is not looked for", "core/alloc.h", "misuse",
-          "  if (HD_UNLIKELY(hd_load_stable(uint8_t, state) != HD_BLOCK_LIVE)) {\n    hdi_free_dead(unit, state);\n    return;\n"
-          "  }\n  if (HD_UNLIKELY(hdi_free_local(unit, state))) hdi_free_event(heap, unit);\n}\n\n/* ---- heaps with one user",
-          "  if (HD_UNLIKELY(hdi_free_local(unit, state))) hdi_free_event(heap, unit);\n}\n\n/* ---- heaps with one user"),
+          "  if (HD_UNLIKELY(hd_load_stable(uint8_t, state) != HD_BLOCK_LIVE)) {\n    hdi_free_dead(unit, state);\n    return;\n  }\n", ""),
     Fault("another thread's double free is not looked for", "core/alloc.c", "misuse",
           "  hd_block_state *state = unit->map + index;\n  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {\n"
           "    hdi_free_dead(unit, state);\n    return;\n  }\n  hd_unit *head = unit->head;\n  /* The cache line",
@@ -307,8 +305,6 @@ OBJECTS = [
           "  slot->generation = (slot->generation + 1) & own->generation_mask;\n", ""),
     Fault("a removed string's entry stays", "objects/string_pool.c", "string_pool.model",
           "  pool->table[gap] = 0;\n", ""),
-    Fault("the table of strings has a hole after a removal", "objects/string_pool.c", "",
-          "    if (stays) continue;\n", "    if (stays || true) continue;\n"),
     Fault("a bin's count stays when its object goes", "objects/index_pool_free.c", "index.model",
           "    body->fast.list[slots].count--;\n", ""),
 ]
