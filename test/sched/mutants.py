@@ -212,7 +212,8 @@ def main():
         if status != 0:
             bad += 1
             print(f"BROKEN    {model:15} fails without a change: {what}")
-    bad += report(chosen, lambda item: try_mutant(builder, base, *item, options), lambda item: f"{item[1].model:15} {item[1].name}", options.jobs)
+    bad += report(chosen, lambda item: try_mutant(builder, base, *item, options),
+                  lambda item: f"{item[1].model:15} {item[1].name}", options.jobs)
     print(f"{len(chosen)} mutants, {bad} problems")
     return 1 if bad else 0
 

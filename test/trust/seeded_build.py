@@ -128,8 +128,8 @@ class Built:
         program = self.recipe.programs[name]
         target = self.folder / name
         if not target.exists():
-            call([self.recipe.cc, "-o", target, *self.program_objects(program), *words(program["link"]), self.recipe.support, *words(program["libraries"]),
-                  self.archive(), "-ldl", "-lpthread"])
+            call([self.recipe.cc, "-o", target, *self.program_objects(program), *words(program["link"]), self.recipe.support,
+                  *words(program["libraries"]), self.archive(), "-ldl", "-lpthread"])
         return target
 
     def explore(self, models):
@@ -137,8 +137,8 @@ class Built:
         spec = importlib.util.spec_from_file_location("sched_mutants", TESTS / "sched" / "mutants.py")
         sched = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(sched)
-        options = SimpleNamespace(cc=self.recipe.cc, source=self.source, include=self.recipe.include, out=self.folder / "sched", limit=20000,
-                                  seed=20261121)
+        options = SimpleNamespace(cc=self.recipe.cc, source=self.source, include=self.recipe.include, out=self.folder / "sched",
+                                  limit=20000, seed=20261121)
         try:
             folder = sched.Builder(options).build(Path(self.source), "all")
         except RuntimeError as error:

@@ -27,11 +27,14 @@ class Layer(NamedTuple):
     timeout: int = 30
 
 
-UNITS = "sizeclass takeover page bits options text blockindex store region lock thread heap alloc api report stats space large large_moves purge".split()
+UNITS = """sizeclass takeover page bits options text blockindex store region lock thread heap alloc api report stats space large
+    large_moves purge""".split()
 
 TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left
     memory_returns points_hold empty_stays empty_yields dense_is_huge sparse_is_small cut_short both_sides_return zero_is_free guards
     frames bad_configs""".split())
+
+MODELS = "block_reuse push_collect adopt heap_destroy region_release page_reuse exit_free fork_free purge_alloc last_bit"
 
 LAYERS = [
     *[Layer(f"unit.{name}", "api", f"unit_{name}", sees=OBJECTS if name == "region" else API) for name in UNITS],
@@ -68,7 +71,7 @@ LAYERS = [
     Layer("hourly", "process", "hourly", "-t 3 -n 0.5 -m short", ALL, "HEDDLE=purge-delay:50", timeout=60),
     Layer("fault.heap", "api", "faults", "-w heap", timeout=120),
     Layer("fault.tight", "api", "faults", "-w tight", timeout=120),
-    Layer("sched", "sched", "block_reuse push_collect adopt heap_destroy region_release page_reuse exit_free fork_free purge_alloc last_bit", timeout=400),
+    Layer("sched", "sched", MODELS, timeout=400),
 ]
 BY_NAME = {layer.name: layer for layer in LAYERS}
 
