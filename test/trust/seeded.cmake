@@ -41,7 +41,7 @@ endforeach()
 foreach(name limits_api limits_process threads_api)
   seeded_program(${name} cmocka)
 endforeach()
-foreach(name recycle growth model_api operators arena_traps arena_model arena_fault pool_model pool_threads pool_fault handle_model
+foreach(name growth model_api operators arena_traps arena_model arena_fault pool_model pool_threads pool_fault handle_model
     string_pool_model index_model first_api race_plain one_user leave_api ends_api fork_api fork_ways_api return_api
     hourly faults)
   seeded_program(${name})
