@@ -61,12 +61,13 @@ test-cross: build
 ## test-faults  seeded faults in the core: which layer of tests finds each (ARGS=--help)
 test-faults: build
 	@scripts/setup test
-	@$(PYTHON) test/trust/seeded $(ARGS)
+	@$(CMAKE) --build build -j$(JOBS)
+	@$(PYTHON) test/trust/seeded --recipe build/test/trust/seeded.json --out build/seeded $(ARGS)
 
 ## coverage  lines and branches of base and core that the tests reach
 coverage: build
 	@scripts/setup test
-	@$(PYTHON) test/trust/coverage $(ARGS)
+	@test/trust/coverage $(ARGS)
 
 ## fuzz      fuzz one target for S seconds (make fuzz T=ops S=60; T=list names them)
 fuzz: build
