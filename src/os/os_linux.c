@@ -161,7 +161,7 @@ static bool move_keeps_source(void) {
   size_t page = hdi_os.page_bytes;
   uint8_t *probe = map(NULL, 2 * page, PROT_READ | PROT_WRITE, 0);
   if (probe == NULL) return false;
-  bool kept = !failed(move(probe, probe + page, page)) && !failed(hd_syscall3(SYS_mincore, probe, page, &present));
+  bool kept = !failed(move(probe, probe + page, page)) && !failed(hd_syscall3(SYS_mincore, probe, 1, &present)); /* one page, one byte */
   hdi_os_unreserve(probe, 2 * page);
   return kept;
 }

@@ -75,7 +75,8 @@ static void *call_exit(void *argument) {
 
 static void *call_exec(void *argument) {
   hold();
-  execl("/bin/true", "true", (char *)NULL);
+  char *const ended[] = {"/proc/self/exe", "ended", NULL}; /* not a program of the system, which may be of another machine */
+  execv(ended[0], ended);
   return argument;
 }
 
@@ -160,6 +161,7 @@ static int leave(const char *way) {
 }
 
 int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "ended") == 0) return 0;
   if (argc == 2) return leave(argv[1]);
   ts_expect_heddle();
   for (size_t w = 0; w < sizeof ways / sizeof *ways; w++)
