@@ -88,8 +88,8 @@ size_t hdi_os_resident_in(const void *address, size_t bytes) {
 }
 
 void *sched_thread_pointer(void) {
-  static char pointer[SCHED_FIBRES + 1];
-  return &pointer[sched_self()];
+  static _Alignas(64) char pointer[SCHED_FIBRES + 1][64]; /* as far from each other as those of real threads */
+  return pointer[sched_self()];
 }
 
 /* ---- waiting ----------------------------------------------------------------------------------------------------- */

@@ -244,13 +244,6 @@ RETURN = [
 ]
 
 THREADS = [
-    Fault("a block is written after it is free", "core/alloc.c", "sched",
-          "  if (unit->block_bytes <= WRITE_MAX) *(volatile uintptr_t *)p = 0;\n"
-          "  hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */\n"
-          "  if (HD_UNLIKELY(hdi_heap_is_empty(self))) count_without_heap(head);\n  else hdi_remote_count(self, head);\n",
-          "  hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */\n"
-          "  if (HD_UNLIKELY(hdi_heap_is_empty(self))) count_without_heap(head);\n  else hdi_remote_count(self, head);\n"
-          "  if (unit->block_bytes <= WRITE_MAX) *(volatile uintptr_t *)p = 0;\n"),
     Fault("a large block is freed outside the gate", "core/alloc.c", "unit.thread",
           "    hdi_gate_enter(self);\n    hdi_large_free(self, unit);\n    hdi_gate_leave(self);\n",
           "    hdi_large_free(self, unit);\n"),
@@ -265,10 +258,10 @@ THREADS = [
     Fault("a child believes that it is forking", "core/thread.c", "unit.thread",
           "  hdi_lock_fork_child();\n", ""),
     Fault("a lock does not know who waited for it", "core/lock.c", "unit.lock",
-          "  hd_store_relaxed(&lock->holder, __builtin_thread_pointer());\n  return true;\n}\n\n/* A fork handler",
-          "  return true;\n}\n\n/* A fork handler"),
+          "if (hd_swap_if(&lock->word, &seen, hdi_lock_me() | HD_LOCK_SLEEPERS)) return true;",
+          "if (hd_swap_if(&lock->word, &seen, 4u | HD_LOCK_SLEEPERS)) return true;"),
     Fault("nobody is woken when a lock is dropped", "core/lock.h", "unit.lock",
-          "hd_exchange(&lock->word, 0u) == 2)", "hd_exchange(&lock->word, 0u) == 3)"),
+          "(hd_exchange(&lock->word, 0u) & HD_LOCK_SLEEPERS) != 0", "(hd_exchange(&lock->word, 0u) & HD_LOCK_SLEEPERS) == 3"),
     Fault("the helper takes the program's signals", "os/linux_helper.c", "unit.purge",
           "hd_syscall6(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all,", "hd_syscall6(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&all,"),
     Fault("one block too many in the statistics", "core/stats.c", "model",

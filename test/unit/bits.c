@@ -48,7 +48,7 @@ static void test_rounding(void **state) {
   (void)state;
   for (size_t step = 1; step <= 65536; step *= 2)
     for (int i = 0; i < 1000; i++) {
-      size_t value = ts_next(&rng) >> 8, up = hd_round_up(value, step), down = hd_round_down(value, step);
+      size_t value = (size_t)(ts_next(&rng) >> 8) & (SIZE_MAX >> 2), up = hd_round_up(value, step), down = hd_round_down(value, step);
       assert_true(up % step == 0 && up >= value && up - value < step);
       assert_true(down % step == 0 && down <= value && value - down < step);
     }
