@@ -33,7 +33,7 @@ WORK = {
     "server": (0.01, 0.1),
 }
 THREADS = (1, 2, 4, 8)
-# Growth that --check forgives: scheduling differs from run to run, and a free by another thread writes its block, which is a line of its own.
+# Growth that --check forgives: scheduling differs from run to run, and a free by another thread writes its block, a line of its own.
 ALLOWED_FACTOR, ALLOWED_MORE = 1.5, {"locked instructions": 0.3, "rmw": 0.3, "lines": 1.3}
 
 
