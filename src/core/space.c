@@ -12,6 +12,7 @@
 
 enum {
   EXACT_BINS = 32,
+  COMMIT_TRIES = 1000,
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
   FIXED_MAX = 64,
   SMALLEST_WINDOW_SHIFT = 28,
@@ -190,6 +191,16 @@ static size_t begin_step(hd_space *space, size_t have, size_t next) {
   }
 }
 
+/* A refusal may mean that another thread, during a fork, has this step already and is about to say so: it gets some time. */
+static size_t await_other(const hd_space *space, size_t have) {
+  size_t now = hd_load_acquire(&space->committed);
+  for (int tries = 0; now == have && tries < COMMIT_TRIES; tries++) {
+    hdi_os_yield();
+    now = hd_load_acquire(&space->committed);
+  }
+  return now;
+}
+
 /* Make units [0, wanted) usable. During a fork several threads may do it at once, without the lock. */
 static bool commit_to(hd_space *space, size_t wanted) {
   size_t have = hd_load_acquire(&space->committed);
@@ -206,7 +217,7 @@ static bool commit_to(hd_space *space, size_t wanted) {
       if (hd_swap_if(&space->committed, &have, next)) have = next;
       continue;
     }
-    size_t now = hd_load_acquire(&space->committed);
+    size_t now = await_other(space, have);
     if (now == have) {
       hd_store_release(&space->step, (size_t)0);
       return false;
