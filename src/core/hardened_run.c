@@ -13,6 +13,7 @@
 #include "core/hardened.h"
 #include "core/purge.h"
 #include "core/report.h"
+#include "core/space_huge.h"
 #include "core/thread.h"
 #include "os/os.h"
 

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/counters.h"
 #include "core/options.h"
+#include "core/space_huge.h"
 #include "os/os.h"
 
 enum {

@@ -8,6 +8,7 @@ enum { SPINS = 100, NAP_MS = 10 };
 
 _Atomic uintptr_t hdi_lock_helper_stack;
 static atomic_uint forking;
+static atomic_uint fork_process; /* where the last fork began */
 
 static bool wait_for(hd_lock *lock, bool unless_fork) {
   for (int spin = 0; spin < (hdi_os.cpu_count > 1 ? SPINS : 1); spin++) {
@@ -35,7 +36,12 @@ bool hdi_lock_wait_unless_fork(hd_lock *lock) { return wait_for(lock, true); }
 
 void hdi_lock_wake(hd_lock *lock) { hdi_os_wake(&lock->word); }
 
-void hdi_lock_fork_begin(void) { hd_add(&forking, 1u); }
+void hdi_lock_fork_begin(void) {
+  hd_store_relaxed(&fork_process, hdi_os_process_id());
+  hd_add(&forking, 1u);
+}
+
+bool hdi_lock_is_new_child(void) { return hd_load_acquire(&forking) != 0 && hd_load_relaxed(&fork_process) != hdi_os_process_id(); }
 
 void hdi_lock_fork_end(void) { hd_sub(&forking, 1u); }
 

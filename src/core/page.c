@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/counters.h"
 #include "core/remote.h"
+#include "core/space_huge.h"
 #include "core/store.h"
 #include "os/os.h"
 

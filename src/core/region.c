@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "core/counters.h"
 #include "core/purge.h"
-#include "core/space.h"
+#include "core/space_huge.h"
 #include "core/thread.h"
 #include "os/os.h"
 

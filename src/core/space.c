@@ -7,38 +7,16 @@
 #include "core/check.h"
 #include "core/counters.h"
 #include "core/options.h"
-#include "core/space_narrow.h"
+#include "core/space_grow.h"
+#include "core/space_huge.h"
 #include "os/os.h"
 
 enum {
   EXACT_BINS = 32,
-  COMMIT_TRIES = 1000,
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
   FIXED_MAX = 64,
-  SMALLEST_WINDOW_SHIFT = 28,
-  OPEN_TRIES = 4,
-  PASS_TRIES = 8,          /* at others' memory, against threads that are at it as well */
-  TABLE_SHIFT = sizeof(hd_unit) / 2,
-  BLOCK_UNITS = 32,        /* a huge page */
-  STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
-  HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
-  HUGE_LOOK_UNITS = 128    /* where the 8 MiB below are resident */
+  PASS_TRIES = 8           /* at others' memory, against threads that are at it as well */
 };
-
-/* log2 of the lowest place for the window, and of the length of the part of the address space that it is chosen from: where systems
- * put nothing by themselves. The thread sanitizer knows other parts only. */
-#ifdef HD_SANITIZE_THREAD
-enum { LOWEST_SHIFT = 36, PLACES_SHIFT = 38 };
-#else
-enum { LOWEST_SHIFT = 44, PLACES_SHIFT = 45 };
-#endif
-
-/* What a free() finds before the window exists: an entry that nobody owns. */
-static hd_unit no_unit;
-
-hd_space hdi_space;
-hd_unit *hdi_window_units = &no_unit;
-size_t hdi_window_mask;
 
 /* Where a fixed space lies. Whoever looks for a pointer reads nothing in the space itself, whose memory its owner may take away at
  * that very moment; and no half of one place with half of the next: a version that is odd, or another one afterwards, says that the
@@ -57,252 +35,7 @@ static struct {
   _Atomic size_t count; /* places ever used */
 } fixed;
 
-/* ---- fresh memory ------------------------------------------------------------------------------------------------- */
-
-enum { STEP_SHARED = 1 };
-
-/* A range that can't be claimed because somebody else at the same step has it already is mapped, and so can be committed. */
-static bool commit_range(hd_space *space, void *start, size_t bytes) {
-  hdi_counters_os_call(1);
-  if (!space->open) return hdi_os_commit(start, bytes);
-  if (hdi_os_claim(start, bytes)) return true;
-  return (hd_load_acquire(&space->step) & STEP_SHARED) != 0 && hdi_os_commit(start, bytes);
-}
-
-/* Table entries for at least `wanted` units. In an open space their number stays a power of two, because free() masks an address
- * with it; a free() that still uses the smaller mask finds an entry it does not own and takes the slow path. */
-bool hdi_space_commit_table(hd_space *space, size_t have, size_t wanted) {
-  if (HD_NARROW || !space->open) {
-    uint8_t *start = (uint8_t *)hd_round_down((uintptr_t)(space->units + have), hdi_os.page_bytes);
-    uint8_t *end = (uint8_t *)hd_round_up((uintptr_t)(space->units + wanted), hdi_os.page_bytes);
-    hdi_counters_os_call(1);
-    return hdi_os_commit(start, (size_t)(end - start));
-  }
-  size_t old = space->table_units;
-  if (wanted <= old) return true;
-  size_t count = (size_t)1 << hd_highest_bit(wanted + wanted - 1);
-  uint8_t *start =
-      (uint8_t *)space->units - TABLE_SHIFT + (old == 0 ? 0 : hd_round_up(TABLE_SHIFT + old * sizeof(hd_unit), hdi_os.page_bytes));
-  uint8_t *end = (uint8_t *)space->units - TABLE_SHIFT + hd_round_up(TABLE_SHIFT + count * sizeof(hd_unit), hdi_os.page_bytes);
-  if (end > start && !commit_range(space, start, (size_t)(end - start))) return false;
-  space->table_units = count;
-  return true;
-}
-
-/* Let free() see the table as far as it may be read. The table first: the mask must never reach beyond it. */
-void hdi_space_show_window(hd_unit *table, size_t count) {
-  hd_store_owned(&hdi_window_units, table);
-  atomic_thread_fence(memory_order_release); /* pairs with hdi_space_entry */
-  hd_store_owned(&hdi_window_mask, (count - 1) << HD_UNIT_ENTRY_SHIFT);
-}
-
-/* ---- huge pages ---------------------------------------------------------------------------------------------------- */
-
-/* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
-static struct {
-  _Atomic uint64_t asked[HUGE_BLOCKS / 64], lost[HUGE_BLOCKS / STEP_BLOCKS / 64];
-} huge;
-
-static bool is_in(_Atomic uint64_t *set, size_t at) { return (hd_load_relaxed(&set[at / 64]) >> at % 64 & 1) != 0; }
-
-static void put_in(_Atomic uint64_t *set, size_t at) {
-  atomic_fetch_or_explicit(&set[at / 64], (uint64_t)1 << at % 64, memory_order_relaxed);
-}
-
-static size_t block_of(const uint8_t *address) { return (size_t)(address - hdi_space.base) / (BLOCK_UNITS << HD_UNIT_SHIFT); }
-
-/* Ask for the blocks that lie in units [from, to), as far as nobody has, with a call for each stretch. */
-static void ask(size_t from, size_t to) {
-  size_t last = hd_min(to / BLOCK_UNITS, HUGE_BLOCKS);
-  for (size_t at = (from + BLOCK_UNITS - 1) / BLOCK_UNITS; at < last; at++) {
-    size_t start = at;
-    while (at < last && !is_in(huge.asked, at) && !is_in(huge.lost, at / STEP_BLOCKS)) put_in(huge.asked, at++);
-    if (at == start) continue;
-    hdi_counters_os_call(1);
-    hdi_os_huge(hdi_space.base + start * (BLOCK_UNITS << HD_UNIT_SHIFT), (at - start) * (BLOCK_UNITS << HD_UNIT_SHIFT), true);
-  }
-}
-
-static bool asks_by_itself(const hd_space *space) {
-  return space == &hdi_space && hdi_os.huge_bytes == BLOCK_UNITS << HD_UNIT_SHIFT && hdi_options.thp == HD_THP_AUTO;
-}
-
-/* A step of the window has been claimed. */
-static void advise_step(const hd_space *space, size_t have, size_t next) {
-  uint8_t *start = space->base + (have << HD_UNIT_SHIFT);
-  size_t bytes = (next - have) << HD_UNIT_SHIFT;
-  if (hdi_os.huge_bytes == 0 || space != &hdi_space) return;
-  if (hdi_options.thp == HD_THP_NEVER) {
-    if (hdi_os.huge_always) hdi_os_huge(start, bytes, false);
-  } else if (hdi_options.thp == HD_THP_ALWAYS) {
-    hdi_os_huge(start, bytes, true);
-  } else if (have == 0 && hdi_os.huge_always) {
-    hdi_os_huge(start, hd_min(2 * HD_MIB, bytes), false); /* a tiny program stays tiny */
-  }
-}
-
-/* Units [from, to) are handed out for the first time. A program that has filled the memory below will fill what comes next. Of a run
- * longer than a huge page its owner knows more: see hdi_space_want_huge. */
-static void advise_top(const hd_space *space, size_t from, size_t to) {
-  if (!asks_by_itself(space) || to - from > BLOCK_UNITS) return;
-  size_t first = hd_round_up(from, BLOCK_UNITS);
-  size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
-  if (first >= last || first < HUGE_LOOK_UNITS) return;
-  size_t look_bytes = (size_t)HUGE_LOOK_UNITS << HD_UNIT_SHIFT;
-  uint8_t *start = space->base + (first << HD_UNIT_SHIFT);
-  if (hdi_os_resident_in(start - look_bytes, look_bytes) >= look_bytes - look_bytes / 8) ask(first, last);
-}
-
-void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units) {
-  size_t at = (size_t)(first - space->units);
-  if (asks_by_itself(space)) ask(at, at + units);
-}
-
-bool hdi_space_is_huge(const uint8_t *address) {
-  size_t block = block_of(address);
-  return block < HUGE_BLOCKS && is_in(huge.asked, block);
-}
-
-void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
-  size_t block = block_of(address);
-  if (block >= HUGE_BLOCKS || bytes >= hdi_os.huge_bytes) return;
-  uint64_t step = block / STEP_BLOCKS;
-  uint64_t bits = (uint64_t)((1u << STEP_BLOCKS) - 1) << step * STEP_BLOCKS % 64;
-  if ((atomic_fetch_and_explicit(&huge.asked[step * STEP_BLOCKS / 64], ~bits, memory_order_relaxed) & bits) == 0) return;
-  put_in(huge.lost, step);
-  size_t units = hd_min(HD_COMMIT_UNITS, hd_load_relaxed(&hdi_space.committed) - step * HD_COMMIT_UNITS);
-  hdi_os_huge(hdi_space.base + (step * HD_COMMIT_UNITS << HD_UNIT_SHIFT), units << HD_UNIT_SHIFT, false);
-}
-
-bool hdi_space_commit_step(hd_space *space, size_t have, size_t next) {
-  if (!hdi_space_commit_table(space, have, next)) return false;
-  if (!commit_range(space, space->base + (have << HD_UNIT_SHIFT), (next - have) << HD_UNIT_SHIFT)) return false;
-  if (!HD_NARROW && space == &hdi_space) hdi_space_show_window(space->units, space->table_units);
-  advise_step(space, have, next);
-  return true;
-}
-
-/* How far to go: to next; or as far as another thread is going, who in the child of a fork will not come to the end of it. */
-static size_t begin_step(hd_space *space, size_t have, size_t next) {
-  size_t word = hd_load_acquire(&space->step);
-  for (;;) {
-    size_t mine = word >> 1 > have ? word | STEP_SHARED : next << 1;
-    if (hd_swap_if(&space->step, &word, mine)) return mine >> 1;
-  }
-}
-
-/* A refusal may mean that another thread, during a fork, has this step already and is about to say so: it gets some time. */
-static size_t await_other(const hd_space *space, size_t have) {
-  size_t now = hd_load_acquire(&space->committed);
-  for (int tries = 0; now == have && tries < COMMIT_TRIES; tries++) {
-    hdi_os_yield();
-    now = hd_load_acquire(&space->committed);
-  }
-  return now;
-}
-
-/* Make units [0, wanted) usable. During a fork several threads may do it at once, without the lock. */
-static bool commit_to(hd_space *space, size_t wanted) {
-  size_t have = hd_load_acquire(&space->committed);
-  if (HD_NARROW && have < wanted) return hdi_space_narrow_commit(space, wanted);
-  while (have < wanted) {
-    size_t next = begin_step(space, have, hd_min(hd_round_up(wanted, HD_COMMIT_UNITS), space->unit_count));
-    bool done = hdi_space_commit_step(space, have, next);
-    if (!done && next > wanted) {
-      next = wanted; /* no room for a whole step: ask for no more than is needed */
-      hd_store_release(&space->step, next << 1);
-      done = hdi_space_commit_step(space, have, next);
-    }
-    if (done) {
-      if (hd_swap_if(&space->committed, &have, next)) have = next;
-      continue;
-    }
-    size_t now = await_other(space, have);
-    if (now == have) {
-      hd_store_release(&space->step, (size_t)0);
-      return false;
-    }
-    have = now;
-  }
-  return true;
-}
-
-/* ---- making and finding ------------------------------------------------------------------------------------------ */
-
-static size_t wanted_window(void) {
-  const uint64_t gib = HD_GIB;
-  uint64_t wanted = (uint64_t)hdi_os.ram_bytes * 4;
-  if (wanted < 64 * gib) wanted = 64 * gib;
-  if (wanted > 4096 * gib) wanted = 4096 * gib;
-  return (size_t)1 << hd_highest_bit(wanted + wanted - 1);
-}
-
-/* A place where the table found room and the units did not. */
-static void leave_place(void) {
-  if (hdi_space.table_units == 0) return;
-  size_t bytes = hd_round_up(TABLE_SHIFT + hdi_space.table_units * sizeof(hd_unit), hdi_os.page_bytes);
-  hdi_os_unreserve((uint8_t *)hdi_space.units - TABLE_SHIFT, bytes);
-  hdi_space.table_units = 0;
-}
-
-/* The common space lies in a part of the address space where the system puts nothing by itself, and is claimed piece by piece: so
- * the process's size stays what it uses, and a limit on address space that is set later does no harm.
- *
- *     | metadata store | table of units | units ...
- *                                       ^ base, a multiple of the window's length, different in each run
- *
- * The table starts half an entry off: a processor that compares the low 12 bits of addresses would otherwise take what a program has
- * just written to the start of its block for a part of that block's entry, and wait (22 instead of 9 ns for a large pair). */
-static bool init_open(size_t bytes) {
-  const uint64_t places = ((uint64_t)1 << PLACES_SHIFT) / bytes;
-  if (places == 0) return false;
-  size_t count = bytes >> HD_UNIT_SHIFT;
-  hdi_space.open = true;
-  for (int tries = 0; tries < OPEN_TRIES; tries++) {
-    hdi_space.base = (uint8_t *)(uintptr_t)(((uint64_t)1 << LOWEST_SHIFT) + (hdi_os_random() % places + 1) * bytes);
-    hdi_space.units = (hd_unit *)(hdi_space.base - count * sizeof(hd_unit) - HD_UNIT_BYTES + TABLE_SHIFT);
-    hdi_space.unit_count = count;
-    if (commit_to(&hdi_space, 1)) return true;
-    leave_place();
-  }
-  memset(&hdi_space, 0, sizeof hdi_space);
-  return false;
-}
-
-/* Where addresses can't be chosen the whole window is reserved at once, smaller if need be. */
-static bool init_reserved(size_t bytes) {
-  size_t count = bytes >> HD_UNIT_SHIFT;
-  uint8_t *base = hdi_os_reserve(bytes, bytes, false);
-  if (base == NULL) return false;
-  void *units = hdi_os_reserve(count * sizeof(hd_unit), HD_UNIT_BYTES, true);
-  if (units == NULL) {
-    hdi_os_unreserve(base, bytes);
-    return false;
-  }
-  hdi_space.base = base;
-  hdi_space.units = units;
-  hdi_space.unit_count = count;
-  hdi_space.table_units = count;
-  hdi_space_show_window(units, count);
-  return true;
-}
-
-bool hdi_space_init(void) {
-  memset(&hdi_space, 0, sizeof hdi_space); /* a start that a fork cut off may have been here */
-  if (HD_NARROW) return hdi_space_narrow_init(&hdi_space);
-  size_t bytes = wanted_window();
-  if (init_open(bytes)) return true;
-  for (; bytes >> SMALLEST_WINDOW_SHIFT != 0; bytes /= 2) {
-    if (init_reserved(bytes)) return true;
-  }
-  return false;
-}
-
-void *hdi_space_store_range(size_t *bytes) {
-  size_t window = hdi_space.unit_count << HD_UNIT_SHIFT;
-  *bytes = HD_NARROW ? HD_NARROW_STORE : hd_max(window / 8, 64 * HD_MIB);
-  return hdi_space.open && !HD_NARROW ? (uint8_t *)hdi_space.units - TABLE_SHIFT - *bytes : NULL;
-}
+/* ---- spaces in a caller's memory ------------------------------------------------------------------------------------- */
 
 bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes) {
   uint8_t *table = (uint8_t *)hd_round_up((uintptr_t)memory + header_bytes, 64);
@@ -483,14 +216,16 @@ static hd_unit *best_fit(const hd_space *space, const hd_bins *bins, size_t unit
 
 /* Units from the top; lock-free, so that it also serves while a fork holds the lock. The skipped units in front of an aligned
  * run are returned in *skipped. */
-static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size_t *skipped) {
+static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size_t *skipped, hd_claim *grown) {
   size_t top = hd_load_acquire(&space->top);
+  *grown = HD_CLAIM_REFUSED;
   for (;;) {
     size_t skip = misfit(space, space->units + top, align_units);
     if (units > space->unit_count - top || skip > space->unit_count - top - units) return NULL;
-    if (!commit_to(space, top + skip + units)) return NULL;
+    *grown = hdi_space_grow(space, top + skip + units);
+    if (*grown != HD_CLAIM_DONE) return NULL;
     if (hd_swap_if(&space->top, &top, top + skip + units)) {
-      advise_top(space, top, top + skip + units);
+      hdi_space_huge_top(space, top, top + skip + units);
       *skipped = skip;
       return space->units + top + skip;
     }
@@ -499,10 +234,11 @@ static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size
 
 /* Fresh units, wherever they are. */
 static hd_unit *take_fresh(hd_space *space, size_t units, size_t align_units, size_t *skipped) {
-  hd_unit *first = take_top(space, units, align_units, skipped);
-  for (int tries = 0; HD_NARROW && first == NULL && tries < PASS_TRIES; tries++) {
-    if (!hdi_space_narrow_pass(space, units + align_units - 1)) break;
-    first = take_top(space, units, align_units, skipped);
+  hd_claim grown;
+  hd_unit *first = take_top(space, units, align_units, skipped, &grown);
+  for (int tries = 0; grown == HD_CLAIM_TAKEN && tries < PASS_TRIES; tries++) {
+    if (!hdi_space_pass(space, units + align_units - 1)) break;
+    first = take_top(space, units, align_units, skipped, &grown);
   }
   return first;
 }
@@ -707,8 +443,9 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
   size_t top = hd_load_relaxed(&space->top);
   size_t at = (size_t)(next - space->units);
   if (at == top) {
-    done = space->unit_count - top >= more && commit_to(space, top + more) && hd_swap_if(&space->top, &top, top + more);
-    if (done) advise_top(space, top, top + more);
+    done =
+        space->unit_count - top >= more && hdi_space_grow(space, top + more) == HD_CLAIM_DONE && hd_swap_if(&space->top, &top, top + more);
+    if (done) hdi_space_huge_top(space, top, top + more);
     *zeroed = !space->fixed;
   } else if (at < top) {
     unsigned kind = hd_load_relaxed(&next->kind);
@@ -768,5 +505,5 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
 
 void hdi_space_fork(hd_fork_step step) {
   hdi_lock_fork(&hdi_space.lock, step);
-  if (HD_NARROW && step == HD_FORK_CHILD) hdi_space_narrow_fork_child(&hdi_space);
+  if (step == HD_FORK_CHILD) hdi_space_grow_fork_child(&hdi_space);
 }

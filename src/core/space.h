@@ -33,12 +33,14 @@ typedef struct hd_space {
   bool open;                    /* claimed piece by piece, nothing reserved ahead */
   size_t table_units;           /* entries of the table that may be read */
   _Atomic size_t top;           /* units below have been handed out at least once */
-  _Atomic size_t step;          /* what somebody is committing: units below, times 2, + 1 when others join in; see also space_narrow.c */
   _Atomic size_t committed;     /* units below may be touched, and their table entries written */
+  hd_lock growth;               /* whoever moves `committed`: see space_grow.h */
+  _Atomic(uint8_t *) table_claim; /* what that one is claiming, or has claimed last, for the table */
+  _Atomic size_t table_claim_bytes;
   hd_bins clean, dirty;
   _Atomic size_t dirty_units;   /* units in dirty runs */
   _Atomic size_t free_units;    /* units in free runs of both kinds */
-  _Atomic size_t passed_units;  /* units below top that are not ours: see space_narrow.h */
+  _Atomic size_t passed_units;  /* units below top that are not ours: see space_grow.h */
   _Atomic(hd_unit *) deferred;  /* runs freed while a fork held the lock */
 } hd_space;
 
@@ -56,12 +58,6 @@ FAST hd_unit *hdi_space_entry(const void *p) {
   size_t at = ((uintptr_t)p >> (HD_UNIT_SHIFT - HD_UNIT_ENTRY_SHIFT)) & mask;
   return (hd_unit *)((uint8_t *)hd_load_stable(hd_unit *, &hdi_window_units) + at);
 }
-
-/* Find a place for the window. false: no memory at all. */
-bool hdi_space_init(void);
-
-/* Where the metadata store should lie: below the table. NULL: wherever the system likes. */
-void *hdi_space_store_range(size_t *bytes);
 
 /* Make a space in memory that the caller gives; the table comes first. false when it is too small. */
 bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes);
@@ -94,12 +90,6 @@ hd_unit *hdi_space_take_dirty(hd_space *space, size_t units);
  * holds none. */
 hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step);
 
-/* The run, clean memory, will be touched in most places: ask for huge pages inside it. */
-void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units);
-
-/* Whether huge pages were asked for where this memory lies. */
-bool hdi_space_is_huge(const uint8_t *address);
-
 /* Give a run back, or a part of one. dirty: its memory has been touched. */
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty);
 
@@ -109,14 +99,10 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
 /* Purge dirty runs freed at or before tick `until`, at most budget units. Returns units purged. */
 size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget);
 
-/* Make a dirty page's memory: address of a unit. */
+/* The memory of a unit. */
 static inline uint8_t *hdi_space_address(const hd_space *space, const hd_unit *unit) {
   return space->base + ((size_t)(unit - space->units) << HD_UNIT_SHIFT);
 }
-
-/* Part of [address, address+bytes) is about to be purged while its surroundings stay: no huge pages there any more, or the system
- * would fill the gaps again. */
-void hdi_space_before_purge(const uint8_t *address, size_t bytes);
 
 uint32_t hdi_space_tick(void);
 

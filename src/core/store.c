@@ -57,21 +57,30 @@ bool hdi_store_init(void *range, size_t bytes) {
 
 static unsigned bin_of(size_t bytes) { return bytes <= HD_STORE_MIN ? 0 : hd_highest_bit(bytes - 1) + 1 - FIRST_SHIFT; }
 
-/* Fresh memory from the top. The caller holds the lock; the commit below is the one system call made under it, once in
+static hd_claim claim(uint8_t *start, size_t bytes) {
+  if (store.open) return hdi_os_claim(start, bytes);
+  return hdi_os_commit(start, bytes) ? HD_CLAIM_DONE : HD_CLAIM_REFUSED;
+}
+
+/* Fresh memory from the top. The caller holds the lock; the claim below is the one system call made under it, once in
  * thousands of calls. */
 static void *take_fresh(size_t bytes) {
-  uint8_t *start = (uint8_t *)hd_round_up((uintptr_t)store.top, hd_min(bytes, 4096));
-  /* Not where the low 12 bits of the address are 0: a write to a block that starts like that would seem to touch the map that says
-   * whether it is live, and processors wait for such writes. */
-  if (bytes == HD_STORE_MIN && (uintptr_t)start % 4096 == 0) start += bytes;
-  if (start + bytes > store.end) return NULL;
-  while (start + bytes > store.committed) {
+  for (;;) {
+    uint8_t *start = (uint8_t *)hd_round_up((uintptr_t)store.top, hd_min(bytes, 4096));
+    /* Not where the low 12 bits of the address are 0: a write to a block that starts like that would seem to touch the map that says
+     * whether it is live, and processors wait for such writes. */
+    if (bytes == HD_STORE_MIN && (uintptr_t)start % 4096 == 0) start += bytes;
+    if (start + bytes > store.end) return NULL;
+    if (start + bytes <= store.committed) {
+      store.top = start + bytes;
+      return start;
+    }
     size_t step = hd_min(COMMIT_STEP, (size_t)(store.end - store.committed));
-    if (!(store.open ? hdi_os_claim(store.committed, step) : hdi_os_commit(store.committed, step))) return NULL;
+    hd_claim claimed = claim(store.committed, step);
+    if (claimed == HD_CLAIM_REFUSED) return NULL;
     store.committed += step;
+    if (claimed == HD_CLAIM_TAKEN) store.top = store.committed; /* somebody else's memory: go on behind it */
   }
-  store.top = start + bytes;
-  return start;
 }
 
 /* While a fork holds the lock: memory from a reserve by a bump pointer alone. A reserve that is used up is followed by another, or

@@ -14,6 +14,7 @@
 #include "core/purge.h"
 #include "core/remote.h"
 #include "core/report.h"
+#include "core/space_grow.h"
 #include "core/store.h"
 #include "os/next.h"
 #include "os/os.h"

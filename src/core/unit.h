@@ -33,7 +33,7 @@ enum hd_unit_kind {
   HD_UNIT_PAGE,       /* a unit of a page */
   HD_UNIT_LARGE,      /* first unit of a large block */
   HD_UNIT_REGION,     /* first unit of an arena's or pool's region */
-  HD_UNIT_PASSED,     /* not ours: somebody else's memory lies here, and the space goes on behind it (32-bit addresses) */
+  HD_UNIT_PASSED,     /* not ours: somebody else's memory lies here, and the space goes on behind it */
 };
 
 /* Life of a page; see page.h. */

@@ -41,9 +41,12 @@ void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable);
 /* Give a reserved range back whole. */
 void hdi_os_unreserve(void *address, size_t bytes);
 
-/* Make a range clean that belongs to nobody: not reserved before, and not mapped by anybody else. false when it is not free, or the
- * system refuses. */
-bool hdi_os_claim(void *address, size_t bytes);
+/* Make a range clean that belongs to nobody: not reserved before, and not mapped by anybody else. */
+typedef enum hd_claim { HD_CLAIM_DONE, HD_CLAIM_TAKEN /* part of it is somebody's */, HD_CLAIM_REFUSED /* by the system */ } hd_claim;
+hd_claim hdi_os_claim(void *address, size_t bytes);
+
+/* Take back a claim that may have been made, in part or not at all. */
+void hdi_os_unclaim(void *address, size_t bytes);
 
 /* reserved -> clean; parts of the range may be clean or dirty already, and stay that. false when the system refuses. */
 bool hdi_os_commit(void *address, size_t bytes);

@@ -328,10 +328,21 @@ WRAPPED(void, unreserve, void *address, size_t bytes) {
   __real_hdi_os_unreserve(address, bytes);
 }
 
-WRAPPED(bool, claim, void *address, size_t bytes) {
-  if (refuse_range(HD_FAULT_CLAIM, bytes) || !__real_hdi_os_claim(address, bytes)) return false;
-  enter("claim", address, bytes, NOBODY, OPEN, 0);
-  return true;
+WRAPPED(hd_claim, claim, void *address, size_t bytes) {
+  hd_claim claimed = refuse_range(HD_FAULT_CLAIM, bytes) ? HD_CLAIM_REFUSED : __real_hdi_os_claim(address, bytes);
+  if (claimed == HD_CLAIM_DONE) enter("claim", address, bytes, NOBODY, OPEN, 0);
+  return claimed;
+}
+
+/* Who claimed may be gone since before the ledger knew of it. */
+WRAPPED(void, unclaim, void *address, size_t bytes) {
+  uintptr_t start = (uintptr_t)address, end = start + bytes;
+  lock_ledger();
+  cut(start);
+  cut(end);
+  write_span(start, end, NOBODY, 0);
+  unlock_ledger();
+  __real_hdi_os_unclaim(address, bytes);
 }
 
 /* The table of a reserved window shares pages between its steps: some may be open already. */

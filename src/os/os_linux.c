@@ -1,6 +1,7 @@
 /* The operating-system contract on Linux. See os.h.
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -36,8 +37,12 @@ hd_os_facts hdi_os;
 
 static bool failed(long result) { return result < 0 && result > -4096; }
 
+static long try_map(void *hint, size_t bytes, int protection, int extra) {
+  return hd_syscall_mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | extra);
+}
+
 static void *map(void *hint, size_t bytes, int protection, int extra) {
-  long result = hd_syscall_mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | extra);
+  long result = try_map(hint, bytes, protection, extra);
   return failed(result) ? NULL : (void *)result;
 }
 
@@ -49,7 +54,7 @@ long hdi_os_read_file(const char *path, char *buffer, size_t bytes) {
   size_t have = 0;
   while (have < bytes) {
     long part = hd_syscall3(SYS_read, fd, buffer + have, bytes - have);
-    if (part == -4) continue; /* EINTR */
+    if (part == -EINTR) continue;
     if (part <= 0) break;
     have += (size_t)part;
   }
@@ -131,14 +136,17 @@ void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable) {
   return start;
 }
 
-bool hdi_os_claim(void *address, size_t bytes) {
-  void *got = map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
-  if (got == address) return true;
-  if (got != NULL) hdi_os_unreserve(got, bytes); /* a kernel that takes the address for a mere wish */
-  return false;
+hd_claim hdi_os_claim(void *address, size_t bytes) {
+  long got = try_map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+  if (got == (long)address) return HD_CLAIM_DONE;
+  if (failed(got)) return got == -EEXIST ? HD_CLAIM_TAKEN : HD_CLAIM_REFUSED;
+  hdi_os_unreserve((void *)got, bytes); /* a kernel that takes the address for a mere wish */
+  return HD_CLAIM_TAKEN;
 }
 
 void hdi_os_unreserve(void *address, size_t bytes) { hd_syscall3(SYS_munmap, address, bytes, 0); }
+
+void hdi_os_unclaim(void *address, size_t bytes) { hdi_os_unreserve(address, bytes); }
 
 bool hdi_os_commit(void *address, size_t bytes) { return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE)); }
 
@@ -247,7 +255,7 @@ size_t hdi_os_resident_in(const void *address, size_t bytes) {
 void hdi_os_write(int fd, const char *text, size_t length) {
   while (length > 0) {
     long part = hd_syscall3(SYS_write, fd, text, length);
-    if (part == -4) continue; /* EINTR */
+    if (part == -EINTR) continue;
     if (part <= 0) return;
     text += part;
     length -= (size_t)part;

@@ -28,9 +28,9 @@ class Mutant(NamedTuple):
 
 
 MUTANTS = [
-    Mutant("a refused claim is ignored", "core/space.c",
-           "if (hdi_os_claim(start, bytes)) return true;",
-           "if (hdi_os_claim(start, bytes) || true) return true;", "-w tight -m kind -k claim"),
+    Mutant("a refused claim is ignored", "core/space_grow.c",
+           "  return hdi_os_claim(start, bytes);",
+           "  hdi_os_claim(start, bytes);\n  return HD_CLAIM_DONE;", "-w tight -m kind -k claim"),
     Mutant("a refused move is ignored", "core/large.c",
            "if (!hdi_os_move(first->base, hdi_space_address(&hdi_space, target), old_bytes)) {",
            "if (!hdi_os_move(first->base, hdi_space_address(&hdi_space, target), old_bytes) && false) {", "-w heap -m kind -k move"),
@@ -42,7 +42,7 @@ MUTANTS = [
            "    hdi_space_give(&hdi_space, target, target_units, false);\n    return NULL;", "    return NULL;", "-w heap -m kind -k move"),
     Mutant("leak: a range that could not be committed", "core/purge.c", "    hdi_os_unreserve(memory, bytes);\n    return false;",
            "    return false;", "-w look -m kind -k commit"),
-    Mutant("the window's second place has no table", "core/space.c", "    leave_place();\n", "", "-w look -m kind -k claim"),
+    Mutant("the window's second place has no table", "core/space_grow.c", "    leave_place();\n", "", "-w look -m kind -k claim"),
     Mutant("a range is given back twice", "core/purge.c", "  if (!hdi_os_commit(memory, bytes)) {",
            "  if (!hdi_os_commit(memory, bytes)) {\n    hdi_os_unreserve(memory, bytes);", "-w look -m kind -k commit"),
     Mutant("a start that failed is final", "core/thread.c", "if (!start_space()) return START_NONE;",

@@ -58,10 +58,11 @@ void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable) {
 }
 
 void hdi_os_unreserve(void *address, size_t bytes) { (void)address, (void)bytes; }
-bool hdi_os_claim(void *address, size_t bytes) {
+hd_claim hdi_os_claim(void *address, size_t bytes) {
   (void)address, (void)bytes;
-  return false; /* the core then reserves, and everything lies where a snapshot covers it */
+  return HD_CLAIM_REFUSED; /* the core then reserves, and everything lies where a snapshot covers it */
 }
+void hdi_os_unclaim(void *address, size_t bytes) { (void)address, (void)bytes; }
 bool hdi_os_commit(void *address, size_t bytes) { return address != NULL && bytes != 0; }
 
 bool hdi_os_guard(void *address, size_t bytes, bool on) {

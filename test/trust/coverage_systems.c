@@ -42,7 +42,9 @@ WRAPPED(void, init, void) {
   if (refuse.init != NULL) refuse.init();
 }
 
-WRAPPED(bool, claim, void *address, size_t bytes) { return !is_refused(&refuse.claim) && __real_hdi_os_claim(address, bytes); }
+WRAPPED(hd_claim, claim, void *address, size_t bytes) {
+  return is_refused(&refuse.claim) ? HD_CLAIM_REFUSED : __real_hdi_os_claim(address, bytes);
+}
 
 WRAPPED(bool, commit, void *address, size_t bytes) {
   if (bytes >= refuse.commit_from && is_refused(&refuse.commit)) return false;

@@ -17,6 +17,7 @@
 #include "core/heap.h"
 #include "core/options.h"
 #include "core/purge.h"
+#include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"
 

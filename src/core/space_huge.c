@@ -1,0 +1,96 @@
+/* See space_huge.h.
+ * SPDX-License-Identifier: MIT */
+#include "core/space_huge.h"
+
+#include "core/counters.h"
+#include "core/options.h"
+#include "core/space_grow.h"
+#include "os/os.h"
+
+enum {
+  BLOCK_UNITS = 32,        /* a huge page */
+  BLOCK_BYTES = BLOCK_UNITS << HD_UNIT_SHIFT,
+  STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
+  HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
+  HUGE_LOOK_UNITS = 128    /* where the 8 MiB below are resident */
+};
+
+/* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
+static struct {
+  _Atomic uint64_t asked[HUGE_BLOCKS / 64], lost[HUGE_BLOCKS / STEP_BLOCKS / 64];
+} huge;
+
+static bool is_in(_Atomic uint64_t *set, size_t at) { return (hd_load_relaxed(&set[at / 64]) >> at % 64 & 1) != 0; }
+
+static void put_in(_Atomic uint64_t *set, size_t at) {
+  atomic_fetch_or_explicit(&set[at / 64], (uint64_t)1 << at % 64, memory_order_relaxed);
+}
+
+static size_t block_of(const uint8_t *address) { return (size_t)(address - hdi_space.base) / BLOCK_BYTES; }
+
+/* Ask for the blocks that lie in units [from, to), as far as nobody has, with a call for each stretch. */
+static void ask(size_t from, size_t to) {
+  size_t last = hd_min(to / BLOCK_UNITS, HUGE_BLOCKS);
+  for (size_t at = (from + BLOCK_UNITS - 1) / BLOCK_UNITS; at < last; at++) {
+    size_t start = at;
+    while (at < last && !is_in(huge.asked, at) && !is_in(huge.lost, at / STEP_BLOCKS)) put_in(huge.asked, at++);
+    if (at == start) continue;
+    hdi_counters_os_call(1);
+    hdi_os_huge(hdi_space.base + start * BLOCK_BYTES, (at - start) * BLOCK_BYTES, true);
+  }
+}
+
+static bool asks_by_itself(const hd_space *space) {
+  return space == &hdi_space && hdi_os.huge_bytes == BLOCK_BYTES && hdi_options.thp == HD_THP_AUTO;
+}
+
+void hdi_space_huge_step(const hd_space *space, size_t have, size_t next) {
+  uint8_t *start = space->base + (have << HD_UNIT_SHIFT);
+  size_t bytes = (next - have) << HD_UNIT_SHIFT;
+  if (hdi_os.huge_bytes == 0 || space != &hdi_space) return;
+  if (hdi_options.thp == HD_THP_NEVER) {
+    if (hdi_os.huge_always) hdi_os_huge(start, bytes, false);
+  } else if (hdi_options.thp == HD_THP_ALWAYS) {
+    hdi_os_huge(start, bytes, true);
+  } else if (have == 0 && hdi_os.huge_always) {
+    hdi_os_huge(start, hd_min(2 * HD_MIB, bytes), false); /* a tiny program stays tiny */
+  }
+}
+
+/* A program that has filled the memory below will fill what comes next. Of a run
+ * longer than a huge page its owner knows more: see hdi_space_want_huge. */
+void hdi_space_huge_top(const hd_space *space, size_t from, size_t to) {
+  if (!asks_by_itself(space) || to - from > BLOCK_UNITS) return;
+  size_t first = hd_round_up(from, BLOCK_UNITS);
+  size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
+  if (first >= last || first < HUGE_LOOK_UNITS) return;
+  size_t look_bytes = (size_t)HUGE_LOOK_UNITS << HD_UNIT_SHIFT;
+  uint8_t *start = space->base + (first << HD_UNIT_SHIFT);
+  if (hdi_os_resident_in(start - look_bytes, look_bytes) >= look_bytes - look_bytes / 8) ask(first, last);
+}
+
+void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units) {
+  size_t at = (size_t)(first - space->units);
+  if (asks_by_itself(space)) ask(at, at + units);
+}
+
+bool hdi_space_is_huge(const uint8_t *address) {
+  size_t block = block_of(address);
+  return block < HUGE_BLOCKS && is_in(huge.asked, block);
+}
+
+void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
+  size_t block = block_of(address);
+  if (block >= HUGE_BLOCKS || bytes >= hdi_os.huge_bytes) return;
+  size_t step = block / STEP_BLOCKS, first = step * STEP_BLOCKS % 64;
+  uint64_t bits = hd_low_mask(STEP_BLOCKS) << first;
+  bits &= atomic_fetch_and_explicit(&huge.asked[block / 64], ~bits, memory_order_relaxed);
+  if (bits == 0) return;
+  put_in(huge.lost, step);
+  bits >>= first;
+  while (bits != 0) { /* only what was asked for: between may lie somebody else's memory */
+    size_t from = hd_lowest_bit(bits), count = hd_lowest_bit(~(bits >> from));
+    hdi_os_huge(hdi_space.base + (step * STEP_BLOCKS + from) * BLOCK_BYTES, count * BLOCK_BYTES, false);
+    bits &= ~(hd_low_mask((unsigned)count) << from);
+  }
+}

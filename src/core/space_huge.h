@@ -1,0 +1,26 @@
+/* Huge pages in the common space: asked for where a program has filled the memory below, or where the owner of a long run knows that it
+ * will be filled; and taken back for good where memory is purged piece by piece.
+ * Threads: any. Above: space.c, space_grow.c, large.c, purge.c. Below: os.h.
+ * SPDX-License-Identifier: MIT */
+#ifndef HD_CORE_SPACE_HUGE_H
+#define HD_CORE_SPACE_HUGE_H
+
+#include "core/space.h"
+
+/* Units [have, next) of a space have been claimed. */
+void hdi_space_huge_step(const hd_space *space, size_t have, size_t next);
+
+/* Units [from, to) are handed out for the first time. */
+void hdi_space_huge_top(const hd_space *space, size_t from, size_t to);
+
+/* The run, clean memory, will be touched in most places: ask for huge pages inside it. */
+void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units);
+
+/* Whether huge pages were asked for where this memory lies. */
+bool hdi_space_is_huge(const uint8_t *address);
+
+/* Part of [address, address+bytes) is about to be purged while its surroundings stay: no huge pages there any more, or the system
+ * would fill the gaps again. */
+void hdi_space_before_purge(const uint8_t *address, size_t bytes);
+
+#endif
