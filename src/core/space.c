@@ -91,7 +91,8 @@ hd_unit *hdi_space_find(const void *p) {
 
 bool hdi_space_covers(const void *p) {
   size_t at = ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT;
-  return hdi_space.base != NULL && at < hdi_space.unit_count && !hdi_space_is_passed(&hdi_space, at);
+  if (hdi_space.base == NULL || at >= hdi_space.unit_count) return false;
+  return at < hd_load_acquire(&hdi_space.committed) ? !hdi_space_is_passed(&hdi_space, at) : !HD_NARROW;
 }
 
 hd_space *hdi_space_of(const hd_unit *unit) {

@@ -66,7 +66,8 @@ bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t he
 hd_unit *hdi_space_find(const void *p);
 hd_space *hdi_space_of(const hd_unit *unit);
 
-/* Whether p lies in the common space's range at all, used or not: then it is no other allocator's. */
+/* Whether p lies in the common space's range at all, used or not yet, and not in memory that is passed by: then it is no other
+ * allocator's. */
 bool hdi_space_covers(const void *p);
 
 /* Let hdi_space_find see a fixed space; and forget it. false: too many of them. */

@@ -51,17 +51,17 @@ static bool plant(uint8_t *at, size_t bytes) {
   return true;
 }
 
+static uint8_t *committed_end(void) { return hdi_space.base + (hd_load_acquire(&hdi_space.committed) << HD_UNIT_SHIFT); }
+
 static void check_planted(void) {
   for (size_t i = 0; i < planted_count; i++) {
     for (size_t at = 0; at < planted[i].bytes; at += 4096) NEED(planted[i].at[at] == FOREIGN);
     NEED(!hd_owns(planted[i].at));
     NEED(!hd_owns(planted[i].at + planted[i].bytes - 1));
-    NEED(!hdi_space_covers(planted[i].at));
+    if (planted[i].at < committed_end()) NEED(!hdi_space_covers(planted[i].at));
     NEED(hdi_space_find(planted[i].at) == NULL);
   }
 }
-
-static uint8_t *committed_end(void) { return hdi_space.base + (hd_load_acquire(&hdi_space.committed) << HD_UNIT_SHIFT); }
 
 static bool is_apart(const struct block *block) {
   for (size_t i = 0; i < planted_count; i++)
