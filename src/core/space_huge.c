@@ -12,7 +12,8 @@ enum {
   BLOCK_BYTES = BLOCK_UNITS << HD_UNIT_SHIFT,
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
-  HUGE_LOOK_UNITS = 128    /* where the 8 MiB below are resident */
+  HUGE_FIRST_UNITS = 32,   /* but not in the first 2 MiB, */
+  HUGE_LOOK_UNITS = 128    /* where the 8 MiB below are resident, or all that there is */
 };
 
 /* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
@@ -63,8 +64,8 @@ void hdi_space_huge_top(const hd_space *space, size_t from, size_t to) {
   if (!asks_by_itself(space) || to - from > BLOCK_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
-  if (first >= last || first < HUGE_LOOK_UNITS) return;
-  size_t look_bytes = (size_t)HUGE_LOOK_UNITS << HD_UNIT_SHIFT;
+  if (first >= last || first < HUGE_FIRST_UNITS) return;
+  size_t look_bytes = (size_t)hd_min(first, HUGE_LOOK_UNITS) << HD_UNIT_SHIFT;
   uint8_t *start = space->base + (first << HD_UNIT_SHIFT);
   if (hdi_os_resident_in(start - look_bytes, look_bytes) >= look_bytes - look_bytes / 8) ask(first, last);
 }
