@@ -57,7 +57,7 @@ bool hdi_os_guard(void *address, size_t bytes, bool on);
 /* dirty -> clean, the memory goes back to the system at once. false when the system refuses; then it stays dirty. */
 bool hdi_os_purge(void *address, size_t bytes);
 
-/* Move the pages of [from, from+bytes) to the clean range at to, without copying; from becomes clean. */
+/* Move the pages of [from, from+bytes) to the clean range at to, without copying; from becomes clean. false: nothing has changed. */
 bool hdi_os_move(void *from, void *to, size_t bytes);
 
 /* Ask for huge pages in a range, or ask for none. A hint. */

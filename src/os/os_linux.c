@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/bits.h"
@@ -162,6 +163,22 @@ static long move(void *from, void *to, size_t bytes) {
   return hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
 }
 
+/* The system unmaps what lies at the target before it looks whether the process may have so much: where it then refuses, a hole is left. It
+ * does so under a limit on address space below present use, where not even a page is to be had; */
+static bool is_at_limit(void) {
+  uint64_t limit[2] = {UINT64_MAX, UINT64_MAX};
+  if (failed(hd_syscall6(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)limit, 0, 0)) || limit[0] == UINT64_MAX) return false;
+  void *probe = map(NULL, hdi_os.page_bytes, PROT_NONE, 0);
+  if (probe != NULL) hdi_os_unreserve(probe, hdi_os.page_bytes);
+  return probe == NULL;
+}
+
+/* and where memory is promised to all processes together, and another one may be faster. */
+static bool is_memory_promised(void) {
+  char mode = 0;
+  return hdi_os_read_file("/proc/sys/vm/overcommit_memory", &mode, 1) == 1 && mode == '2';
+}
+
 /* Whether the range that was moved away is still there, tried on a page of no use. An emulator (qemu-user 7.2) lets the call through and
  * then takes the old range for unmapped: purges of it do nothing and say that they did, so memory would not read as zero. */
 static bool move_keeps_source(void) {
@@ -176,9 +193,9 @@ static bool move_keeps_source(void) {
 
 bool hdi_os_move(void *from, void *to, size_t bytes) {
   static atomic_bool tried;
-  if (!hdi_os.can_move) return false;
+  if (!hdi_os.can_move || is_at_limit()) return false;
   if (!atomic_load_explicit(&tried, memory_order_relaxed)) {
-    if (!move_keeps_source()) hdi_os.can_move = false; /* also before Linux 5.7 */
+    if (is_memory_promised() || !move_keeps_source()) hdi_os.can_move = false; /* also before Linux 5.7 */
     atomic_store_explicit(&tried, true, memory_order_relaxed);
     if (!hdi_os.can_move) return false;
   }

@@ -7,6 +7,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -14,6 +18,7 @@
 #include "core/options.h"
 #include "core/space.h"
 #include "heddle.h"
+#include "os/os.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -146,6 +151,35 @@ static void test_shrinks_without_memory(void **state) {
   hd_free(p);
 }
 
+static void *new_range(size_t bytes) {
+  void *range = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  assert_true(range != MAP_FAILED);
+  return range;
+}
+
+/* With a limit on address space below what the process has already, the system would refuse a move and leave a hole at the target. */
+static void test_no_hole_under_a_limit(void **state) {
+  (void)state;
+  const size_t bytes = 4 << 20;
+  uint8_t *from = new_range(bytes), *to = new_range(bytes);
+  memset(from, 5, bytes);
+  pid_t pid = fork();
+  if (pid == 0) {
+    struct rlimit tight = {bytes / 2, RLIM_INFINITY};
+    int wrong = setrlimit(RLIMIT_AS, &tight) == 0 ? 0 : 1;
+    if (hdi_os_move(from, to, bytes)) wrong |= 2;
+    for (size_t at = 0; at < bytes; at += 4096) wrong |= from[at] == 5 && to[at] == 0 ? 0 : 4;
+    _exit(wrong);
+  }
+  int status = 1;
+  assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
+  assert_int_equal(status, 0);
+  bool moves = hdi_os_move(from, to, bytes);
+  for (size_t at = 0; at < bytes; at += 4096) assert_true(from[at] == (moves ? 0 : 5) && to[at] == (moves ? 5 : 0));
+  munmap(from, bytes);
+  munmap(to, bytes);
+}
+
 int main(void) {
   hd_option_set("purge", "off"); /* or runs become clean behind the test's back */
   const struct CMUnitTest tests[] = {
@@ -153,6 +187,7 @@ int main(void) {
       cmocka_unit_test(test_copied_into_dirty_memory),
       cmocka_unit_test(test_moved_by_pages),
       cmocka_unit_test(test_shrunk),
+      cmocka_unit_test(test_no_hole_under_a_limit),
       cmocka_unit_test(test_cache_has_bounds),
       cmocka_unit_test(test_aligned_copies_no_neighbour),
   };
