@@ -17,7 +17,12 @@ file(GLOB start_sources CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/override/start_*.c)
 if(start_sources)
   list(REMOVE_ITEM HEDDLE_SHIM_SOURCES ${start_sources})
 endif()
-list(APPEND HEDDLE_CORE_SOURCES ${start_sources})
+# What every program runs lies together, and what it writes on few pages: the less of the library a small process has in memory. Files
+# with large tables come last of these, and then what the smallest programs do without.
+set(common options page lock gate thread space_grow space remote purge alloc heap space_huge store large)
+list(TRANSFORM common REPLACE "(.+)" ${HEDDLE_SRC_DIR}/core/\\1.c)
+list(REMOVE_ITEM HEDDLE_CORE_SOURCES ${common})
+list(PREPEND HEDDLE_CORE_SOURCES ${start_sources} ${common})
 
 # The C++ operators throw through C frames.
 file(GLOB throwing CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/override/cxx_*.c)
@@ -30,7 +35,7 @@ set(objects $<TARGET_OBJECTS:heddle_objects>)
 if(HEDDLE_SHIM_SOURCES)
   add_library(heddle_shims OBJECT ${HEDDLE_SHIM_SOURCES})
   target_link_libraries(heddle_shims PRIVATE heddle_flags)
-  list(APPEND objects $<TARGET_OBJECTS:heddle_shims>)
+  list(PREPEND objects $<TARGET_OBJECTS:heddle_shims>)
 endif()
 
 function(heddle_library target)
@@ -53,9 +58,10 @@ heddle_library(heddle_shared)
 # The number in the soname is the interface's; the file's name adds the release.
 set_target_properties(heddle_shared PROPERTIES
   SOVERSION 1 VERSION 1.${PROJECT_VERSION} EXPORT_NAME heddle LINK_DEPENDS ${HEDDLE_SRC_DIR}/heddle.map)
-# nodelete: blocks and thread-exit hooks outlive any dlclose. now: the first malloc must not run the lazy binder.
+# nodelete: blocks and thread-exit hooks outlive any dlclose. now: the first malloc must not run the lazy binder. init and fini: a name
+# that nothing has, or the C compiler's empty functions at the text's two ends would bring both into memory.
 target_link_options(heddle_shared PRIVATE
-  -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,--version-script=${HEDDLE_SRC_DIR}/heddle.map)
+  -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-init,hdi_none -Wl,-fini,hdi_none -Wl,--version-script=${HEDDLE_SRC_DIR}/heddle.map)
 if(NOT HEDDLE_SANITIZE)
   target_link_options(heddle_shared PRIVATE -Wl,-z,defs)
 endif()

@@ -127,7 +127,7 @@ HEDDLE_API HEDDLE_MALLOC char *hd_strndup(const char *text, size_t max_bytes);
 /** Bytes that p's owner may use, >= what was asked for. 0 for NULL. cost O(1). */
 HEDDLE_API size_t hd_usable_size(const void *p);
 
-/** Usable size that hd_malloc(bytes) would give. 0 when bytes > PTRDIFF_MAX. cost O(1), allocates nothing. */
+/** Usable size that hd_malloc(bytes) gives at least: that of its size class. 0 when bytes > PTRDIFF_MAX. cost O(1), allocates nothing. */
 HEDDLE_API size_t hd_good_size(size_t bytes);
 
 /** Whether p lies in memory that Heddle manages (also inside a block or in free memory). threads any; cost O(1). */

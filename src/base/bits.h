@@ -11,10 +11,15 @@
 #define HD_LIKELY(x) __builtin_expect(!!(x), 1)
 #define HD_UNLIKELY(x) __builtin_expect(!!(x), 0)
 
-/* FAST marks what a hit of malloc or free runs through, SLOW what must stay out of its way. */
+/* FAST marks what a hit of malloc or free runs through, SLOW what must stay out of its way. HOT starts at a cache line: the same
+ * instructions cost up to a tenth more where they lie across one line more. */
 #define FAST static inline __attribute__((always_inline))
 #define SLOW __attribute__((noinline, cold))
+#define HOT __attribute__((aligned(64)))
 #define HD_HIDDEN __attribute__((visibility("hidden"))) /* on a variable's declaration: reached without a table of addresses */
+/* A text that every start reads. It stands in the page of data that is written anyway: where constants lie, the first that is read brings
+ * up to 64 KiB of the file into memory. */
+#define HD_START_TEXT(name, text) static char name[] __attribute__((section(".data.start"))) = text
 #define HD_EXPORT __attribute__((visibility("default")))
 
 #define HD_KIB ((size_t)1 << 10)

@@ -31,33 +31,56 @@ static void *no_memory(void) {
 
 /* ---- small and medium -------------------------------------------------------------------------------------------- */
 
-/* Take a block of a class; NULL without memory. *zeroed: it reads as zero. The whole of it happens inside the gate: a collector may
- * take back what the slots of medium classes hold. */
-static inline void *take_gated(hd_heap *heap, unsigned class_index, bool *zeroed) {
-  hd_slot *slot = &heap->slot[class_index];
-  hd_class *class = &heap->class[class_index];
+/* Whether a block of a larger class will do. Not where the size was chosen for its alignment, and explicit heaps keep to their classes. */
+enum fit { FIT_EXACT, FIT_ANY };
+
+/* Take a block of a class; NULL without memory. *class_index: whose block it is. *zeroed: it reads as zero. The whole of it happens inside
+ * the gate: a collector may take back what the slots and magazines of medium classes hold. */
+static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fit, bool *zeroed) {
+  unsigned from = *class_index;
   void *p = NULL;
   hdi_gate_enter(heap);
-  uint64_t bits = slot->bits;
-  if (bits == 0 && class->page != NULL) bits = hdi_claim_again(class->page, class);
-  if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = slot->bits;
+  if (from > HD_SMALL_CLASSES) {
+    hd_magazine *magazine = hdi_heap_magazine(heap, from);
+    bool empty = heap->slot[from].bits == 0 && magazine->top == magazine->first;
+    if (HD_UNLIKELY(empty && (heap->class[from].spills & 1) != 0)) hdi_heap_deepen(heap, from);
+    if (empty && fit == FIT_ANY) *class_index = from = hdi_heap_lender(heap, from);
+    magazine = hdi_heap_magazine(heap, from);
+    if (magazine->top != magazine->first) {
+      p = hdi_heap_take_cached_block(magazine);
+      *zeroed = false;
+      hdi_gate_leave(heap);
+      return p;
+    }
+  }
+  uint64_t bits = hdi_claim(heap, from);
   if (HD_LIKELY(bits != 0)) {
-    *zeroed = class->zeroed;
-    p = hdi_alloc_take(slot, bits);
+    *zeroed = heap->class[from].zeroed;
+    p = hdi_alloc_take(&heap->slot[from], bits);
   }
   hdi_gate_leave(heap);
   return p;
 }
 
-static SLOW void *take_after_collecting(hd_heap *heap, unsigned class_index, bool *zeroed) {
+/* What take_gated comes to for a small class; most claims are for these. */
+static inline void *take_small(hd_heap *heap, unsigned class_index) {
+  void *p = NULL;
+  hdi_gate_enter(heap);
+  uint64_t bits = hdi_claim(heap, class_index);
+  if (HD_LIKELY(bits != 0)) p = hdi_alloc_take(&heap->slot[class_index], bits);
+  hdi_gate_leave(heap);
+  return p;
+}
+
+static SLOW void *take_after_collecting(hd_heap *heap, unsigned *class_index, enum fit fit, bool *zeroed) {
   hdi_purge_collect(0);
-  void *p = take_gated(heap, class_index, zeroed);
+  void *p = take_gated(heap, class_index, fit, zeroed);
   return p != NULL ? p : no_memory();
 }
 
-static inline void *take(hd_heap *heap, unsigned class_index, bool *zeroed) {
-  void *p = take_gated(heap, class_index, zeroed);
-  return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, class_index, zeroed);
+static inline void *take(hd_heap *heap, unsigned *class_index, enum fit fit, bool *zeroed) {
+  void *p = take_gated(heap, class_index, fit, zeroed);
+  return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, class_index, fit, zeroed);
 }
 
 static SLOW hd_heap *first_heap(void) {
@@ -87,8 +110,13 @@ static SLOW void *alloc_first(size_t bytes) {
 void *hdi_alloc_slow(size_t bytes) {
   hd_heap *heap = hdi_heap_self;
   if (HD_UNLIKELY(hdi_heap_is_empty(heap))) return alloc_first(bytes);
+  unsigned class_index = hdi_sizeclass_of(bytes);
+  if (HD_LIKELY(class_index <= HD_SMALL_CLASSES)) {
+    void *p = take_small(heap, class_index);
+    if (HD_LIKELY(p != NULL)) return p;
+  }
   bool zeroed = false;
-  return take(heap, hdi_sizeclass_of(bytes), &zeroed);
+  return take(heap, &class_index, FIT_ANY, &zeroed);
 }
 
 /* ---- large ------------------------------------------------------------------------------------------------------- */
@@ -137,11 +165,9 @@ static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes) {
   return alloc_large(heap, bytes, 1, false);
 }
 
-/* Every call here is the last thing done, so the way through has no stack frame. */
-void *hdi_alloc_medium(size_t bytes) {
-  hd_heap *heap = hdi_heap_self;
-  if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes);
-  hd_slot *slot = &heap->slot[hdi_sizeclass_medium(bytes)];
+/* Every call here is the last thing done, so the ways through have no stack frame. */
+static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *heap, size_t class_index) {
+  hd_slot *slot = &heap->slot[class_index];
   if (HD_UNLIKELY(hd_load_stable(uint64_t, &slot->bits) == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
   uint64_t bits = slot->bits; /* a collector may have been here since the look above */
   if (HD_UNLIKELY(bits == 0)) {
@@ -149,6 +175,22 @@ void *hdi_alloc_medium(size_t bytes) {
     return hdi_alloc_slow(bytes);
   }
   void *p = hdi_alloc_take(slot, bits);
+  hdi_gate_leave(heap);
+  return p;
+}
+
+HOT void *hdi_alloc_medium(size_t bytes) {
+  hd_heap *heap = hdi_heap_self;
+  if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes);
+  size_t class_index = hdi_sizeclass_medium(bytes);
+  hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
+  bool empty = hd_load_stable(hd_cached *, &magazine->top) == hd_load_owned(&magazine->first);
+  if (HD_UNLIKELY(empty || !hdi_gate_try(heap))) return alloc_from_slot(bytes, heap, class_index);
+  if (HD_UNLIKELY(magazine->top == magazine->first)) { /* a collector has been here since the look above */
+    hdi_gate_leave(heap);
+    return hdi_alloc_slow(bytes);
+  }
+  void *p = hdi_heap_take_cached_block(magazine);
   hdi_gate_leave(heap);
   return p;
 }
@@ -193,9 +235,9 @@ void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   return p;
 }
 
-static void *alloc_class(hd_heap *heap, unsigned class_index, bool zero) {
+static void *alloc_class(hd_heap *heap, unsigned class_index, enum fit fit, bool zero) {
   bool zeroed = false;
-  void *p = take(heap, class_index, &zeroed);
+  void *p = take(heap, &class_index, fit, &zeroed);
   if (p != NULL && zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
   return p;
 }
@@ -205,14 +247,14 @@ void *hdi_alloc_zeroed_slow(size_t bytes) {
   hd_heap *heap = own_heap();
   if (HD_UNLIKELY(heap == NULL)) return alloc_elsewhere(bytes, true);
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
-  return alloc_class(heap, hdi_sizeclass_of(bytes), true);
+  return alloc_class(heap, hdi_sizeclass_of(bytes), FIT_ANY, true);
 }
 
 /* ---- aligned ----------------------------------------------------------------------------------------------------- */
 
 static void *aligned_in(hd_heap *heap, size_t alignment, size_t bytes, bool zero) {
   unsigned class_index = hdi_sizeclass_aligned(alignment, bytes);
-  if (class_index != 0) return alloc_class(heap, class_index, zero);
+  if (class_index != 0) return alloc_class(heap, class_index, FIT_EXACT, zero);
   return alloc_large(heap, hd_max(bytes, 1), alignment, zero);
 }
 
@@ -222,9 +264,16 @@ static bool bad_alignment(size_t alignment) {
   return true;
 }
 
+/* Whether whatever block malloc gives for a multiple of the alignment lies as it should. */
+static inline bool fits_by_size(size_t alignment, size_t rounded) { return rounded <= HD_SMALL_MAX || alignment <= HD_MEDIUM_ALIGN; }
+
 void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
   if (HD_UNLIKELY(bad_alignment(alignment))) return NULL;
   if (alignment <= 16) return zero ? hdi_alloc_zeroed(1, bytes) : hdi_alloc(bytes);
+  if (HD_LIKELY(bytes <= HD_MEDIUM_MAX && !hdi_heap_is_empty(hdi_heap_self))) {
+    size_t rounded = hd_round_up(hd_max(bytes, 1), alignment);
+    if (fits_by_size(alignment, rounded)) return zero ? hdi_alloc_zeroed(1, rounded) : hdi_alloc(rounded);
+  }
   if (bytes > PTRDIFF_MAX) return no_memory();
   hd_heap *heap = own_heap();
   if (HD_LIKELY(heap != NULL)) return aligned_in(heap, alignment, bytes, zero);
@@ -237,10 +286,19 @@ void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
 
 /* ---- free -------------------------------------------------------------------------------------------------------- */
 
+/* Inside the gate, which it leaves. */
+static __attribute__((noinline)) void free_to_page(hd_unit *page, hd_block_state *state, hd_heap *heap) {
+  if (page->state != HD_PAGE_PARTIAL) heap->class[page->class_index].spills |= 1;
+  bool event = hdi_free_local(page, state);
+  if (event) hdi_heap_settle(heap, page);
+  hdi_gate_leave(heap);
+  if (event) hdi_purge_note();
+}
+
 void hdi_free_event(hd_heap *heap, hd_unit *page) {
   hdi_gate_enter(heap);
   /* A collector may have released the page between the last free and this. */
-  if (hdi_heap_owner(page) == heap && !hdi_heap_take_over(heap, page)) hdi_heap_settle(heap, page);
+  if (hdi_heap_owner(page) == heap) hdi_heap_settle(heap, page);
   hdi_gate_leave(heap);
   hdi_purge_note();
 }
@@ -375,42 +433,57 @@ void hdi_free_misfit(hd_unit *unit, uint64_t index) {
   free_any((void *)((uintptr_t)unit->base + offset), hdi_heap_self); /* may wrap around: to NULL, for one */
 }
 
-/* A block of a page of several units, which has a few, goes straight back into its class's slot if that stands for the page: the next
- * malloc takes it again, warm, and needs no claim. Claimed as it is then, it stays counted in the page's credit. Inside the gate, so that a
- * collector sees none of it half done. */
-FAST bool hdi_free_into_slot(hd_heap *heap, hd_unit *page, uint64_t index) {
-  if (page->state != HD_PAGE_CURRENT || page->capacity > 64 || !hdi_gate_try(heap)) return false;
-  bool current = page->state == HD_PAGE_CURRENT && page->group == 0; /* a collector may have been here since the look above */
-  if (HD_LIKELY(current)) {
-    hd_slot *slot = &heap->slot[page->class_index];
-    hd_store_release(&page->map[index], HD_BLOCK_FREE);
-    hd_store_owned(&slot->bits, slot->bits | (uint64_t)1 << index);
-    heap->class[page->class_index].zeroed = false;
-  }
-  hdi_gate_leave(heap);
-  return current;
-}
-
 /* The entry is the right one if the index says so, whose ever the page is: see hdi_unit_block_index. */
-void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
+static __attribute__((noinline)) void free_of_others(void *p, hd_unit *unit, hd_heap *heap) {
   uintptr_t owner = hd_load_acquire(&unit->owner);
   if (HD_LIKELY(owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0)) {
     uint64_t index = hdi_unit_block_index(unit, p);
     if (HD_LIKELY(index < hd_load_owned(&unit->capacity))) {
-      if (owner != ((uintptr_t)heap | HD_OWNER_MULTI)) {
-        free_remote(p, unit, index, heap);
-        return;
-      }
-      hd_block_state *state = unit->map + index;
-      if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, state);
-      else if (hdi_free_into_slot(heap, unit->head, index)) return;
-      else if (HD_UNLIKELY(hdi_free_local(unit->head, state))) hdi_free_event(heap, unit->head);
+      free_remote(p, unit, index, heap);
       return;
     }
   }
   /* A large block: an address that only leads to some other one's entry is not where that block starts. */
   if (owner == 0 && hd_load_acquire(&unit->kind) == HD_UNIT_LARGE && hd_load_owned(&unit->base) == p) free_large(p, unit, heap);
   else free_any(p, heap);
+}
+
+/* A collector has stopped the heap. */
+static SLOW void free_later(void *p, hd_unit *unit, hd_heap *heap) {
+  hdi_gate_wait(heap);
+  hdi_free_other(p, unit, heap);
+}
+
+/* A block of a page of a medium class goes into the magazine, from which the next malloc takes it, warm and without a claim. A full one
+ * leaves it to its page, and a page that waits in the list gets all of its blocks, so that it may run empty. All inside the gate, since a
+ * collector may empty magazines. */
+FAST void free_medium(void *p, hd_unit *unit, hd_heap *heap, hd_block_state *state) {
+  if (HD_UNLIKELY(!hdi_gate_try(heap))) {
+    free_later(p, unit, heap);
+    return;
+  }
+  hd_magazine *magazine = hdi_heap_magazine(heap, hd_load_owned(&unit->class_index));
+  hd_cached *top = magazine->top;
+  if (HD_UNLIKELY(top == magazine->end || unit->head->state == HD_PAGE_PARTIAL)) {
+    free_to_page(unit->head, state, heap);
+    return;
+  }
+  *top = (hd_cached){p, state};
+  hd_store_owned(&magazine->top, top + 1);
+  hd_store_relaxed(state, HD_BLOCK_CACHED);
+  hdi_gate_leave(heap);
+}
+
+/* Every call here is the last thing done, so the way through has no stack frame. */
+HOT void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
+  if (HD_LIKELY(hd_load_stable(uintptr_t, &unit->owner) == ((uintptr_t)heap | HD_OWNER_MEDIUM))) {
+    uint64_t index = hdi_unit_block_index(unit, p);
+    if (HD_LIKELY(index < hd_load_owned(&unit->capacity) && hd_load_stable(uint8_t, &unit->map[index]) == HD_BLOCK_LIVE)) {
+      free_medium(p, unit, heap, unit->map + index);
+      return;
+    }
+  }
+  free_of_others(p, unit, heap);
 }
 
 static SLOW void free_hardened_sized(void *p, size_t bytes, size_t alignment) {
@@ -424,7 +497,7 @@ void hdi_free_other_sized(void *p, hd_unit *unit, hd_heap *heap, size_t bytes, s
 }
 
 void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit) {
-  if (hd_load_acquire(&unit->owner) == ((uintptr_t)heap | HD_OWNER_EXPLICIT | HD_OWNER_MULTI)) {
+  if (hd_load_acquire(&unit->owner) == ((uintptr_t)heap | HD_OWNER_EXPLICIT | HD_OWNER_MEDIUM)) {
     uint64_t index = hdi_unit_block_index(unit, p);
     if (HD_LIKELY(index < unit->capacity && hd_load_relaxed(&unit->map[index]) == HD_BLOCK_LIVE)) {
       if (HD_UNLIKELY(hdi_free_local(unit->head, unit->map + index))) hdi_free_event(heap, unit->head);
@@ -578,10 +651,10 @@ void *hdi_expand(void *p, size_t bytes) {
 static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, zero);
   unsigned class_index = hdi_sizeclass_of(bytes);
-  hd_slot *slot = &heap->slot[class_index];
-  if (slot->bits == 0 && !hdi_heap_refill(heap, class_index)) return no_memory();
+  uint64_t bits = hdi_claim(heap, class_index);
+  if (bits == 0) return no_memory();
   bool zeroed = heap->class[class_index].zeroed;
-  void *p = hdi_alloc_take(slot, slot->bits);
+  void *p = hdi_alloc_take(&heap->slot[class_index], bits);
   if (zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
   return p;
 }
@@ -590,7 +663,7 @@ void *hdi_alloc_user_slow(hd_heap *heap, size_t bytes, bool zero) {
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, zero);
   unsigned class_index = hdi_sizeclass_of(bytes);
   bool zeroed = false;
-  void *p = take_gated(heap, class_index, &zeroed);
+  void *p = take_gated(heap, &class_index, FIT_EXACT, &zeroed);
   if (p == NULL) return no_memory();
   if (zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
   return p;

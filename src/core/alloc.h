@@ -8,7 +8,7 @@
 #ifndef HD_CORE_ALLOC_H
 #define HD_CORE_ALLOC_H
 
-#include "core/heap.h"
+#include "core/page.h"
 
 void *hdi_alloc_slow(size_t bytes);
 void *hdi_alloc_medium(size_t bytes);
@@ -49,25 +49,6 @@ FAST void *hdi_alloc(size_t bytes) {
   if (HD_UNLIKELY(bits == 0)) return hdi_alloc_slow(bytes);
   return hdi_alloc_take(slot, bits);
 }
-
-/* Free a block of a page that the heap owns; true when the page's credit ran out. The credit goes down before the byte
- * becomes free, so that a collector that finds all bytes free knows that all credits are counted (gate.h). */
-#ifdef HD_FAST_ASM
-FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
-  bool event;
-  __asm__("subl $1, %[credit]\n\tmovb %[dead], %[state]" /* the store keeps the flags of the subtraction */
-          : [credit] "+m"(page->credit), [state] "=m"(*(uint8_t *)state), "=@ccz"(event)
-          : [dead] "i"(HD_BLOCK_FREE));
-  return event;
-}
-#else
-FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
-  uint32_t credit = page->credit - 1;
-  hd_store_owned(&page->credit, credit);
-  hd_store_release(state, HD_BLOCK_FREE);
-  return credit == 0;
-}
-#endif
 
 /* A block of a page of one unit that the heap owns, or misuse. */
 FAST void hdi_free_own(void *p, hd_unit *unit, hd_heap *heap) {

@@ -13,9 +13,9 @@
 #include "heddle.h"
 #include "os/os.h"
 
-HD_EXPORT void *hd_malloc(size_t bytes) { return hdi_alloc(bytes); }
-HD_EXPORT void hd_free(void *p) { hdi_free(p); }
-HD_EXPORT void *hd_calloc(size_t count, size_t bytes) { return hdi_alloc_zeroed(count, bytes); }
+HD_EXPORT HOT void *hd_malloc(size_t bytes) { return hdi_alloc(bytes); }
+HD_EXPORT HOT void hd_free(void *p) { hdi_free(p); }
+HD_EXPORT HOT void *hd_calloc(size_t count, size_t bytes) { return hdi_alloc_zeroed(count, bytes); }
 HD_EXPORT void *hd_zalloc(size_t bytes) { return hdi_alloc_zeroed(1, bytes); }
 HD_EXPORT void *hd_realloc(void *p, size_t bytes) { return hdi_realloc(p, bytes); }
 HD_EXPORT void *hd_expand(void *p, size_t bytes) { return hdi_expand(p, bytes); }

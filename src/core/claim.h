@@ -2,17 +2,20 @@
  *
  * What is claimed stays free in the byte map and counts as used in the page's credit. Blocks never handed out come last, so that
  * untouched memory stays untouched while an eighth of the touched part is free. All of it is inlined into the refill: it runs once
- * in ten to twenty mallocs of a busy class.
+ * in ten to twenty mallocs of a busy class. Decision 12 has which classes are busy, and why the others get less.
  * Who may call: the owner inside its gate, for a CURRENT page.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_CLAIM_H
 #define HD_CORE_CLAIM_H
 
+#include "core/check.h"
 #include "core/page.h"
 
 enum {
   HD_STEP_BYTES = 4096,      /* virgin blocks claimed at a time: at first about one system page of them, */
   HD_STEP_BYTES_MAX = 16384, /* later, when the class proves busy, up to this */
+  BUSY_SHARE = 16,           /* a class is busy from a sixteenth of its heap's claims on */
+  BUSY_CLAIMS = 8,           /* it is found out every so many of its claims */
   FEW_BLOCKS_SHARE = 16,     /* pages of one group: a sixteenth of the blocks is worth a claim, */
   SHARE = 8,                 /* others: an eighth */
   AGAIN_PAUSE = 3            /* claims without a try at the same group, after one that failed */
@@ -37,42 +40,27 @@ FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
   atomic_thread_fence(memory_order_acquire);
   return bits;
 }
-
-/* The same for a page of at most 16 blocks. */
-FAST uint64_t hdi_claim_free_blocks_16(const hd_block_state *map) {
-  const __m128i found = _mm_cmpeq_epi8(_mm_load_si128((const __m128i *)(const void *)map), _mm_setzero_si128());
-  uint64_t bits = (uint32_t)_mm_movemask_epi8(found);
-  atomic_thread_fence(memory_order_acquire);
-  return bits;
-}
 #else
 FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
   uint64_t bits = 0;
   for (int i = 0; i < 64; i++) bits |= (uint64_t)(hd_load_acquire(&map[i]) == HD_BLOCK_FREE) << i;
   return bits;
 }
-
-FAST uint64_t hdi_claim_free_blocks_16(const hd_block_state *map) { return hdi_claim_free_blocks(map); }
 #endif
 
-/* The free blocks of a page of at most 64 that have been handed out before. A page may be FULL and still have others: frees that are
- * not counted yet make it look fuller than it is. */
-FAST uint64_t hdi_claim_free_in(const hd_unit *page) {
-  uint64_t bits = page->capacity <= 16 ? hdi_claim_free_blocks_16(page->map) : hdi_claim_free_blocks(page->map);
-  return page->fresh >= 64 ? bits : bits & ~(UINT64_MAX << page->fresh);
+/* Only busy classes are worth memory that makes claims fewer. Of the others there are many, and each would keep what it once touched. */
+FAST void hdi_claim_count(hd_heap *heap, hd_class *class) {
+  heap->claims++;
+  if (++class->claims % BUSY_CLAIMS != 0) return;
+  class->busy = heap->claims - class->since <= BUSY_CLAIMS * BUSY_SHARE;
+  class->since = heap->claims;
 }
 
-/* Bits set in a word that seldom has more than a few. */
-FAST uint32_t hdi_claim_count(uint64_t bits) {
-  if (HD_UNLIKELY((bits & (bits - 1)) != 0)) return hd_bit_count(bits);
-  return bits != 0;
-}
-
-/* A class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
+/* A busy class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
 FAST bool hdi_claim_wants_more(hd_unit *page, hd_class *class) {
   if (HD_LIKELY(page->fresh >= 16)) return false;
   if (page->fresh >= 4 && page->fresh * page->block_bytes >= HD_STEP_BYTES_MAX) return false;
-  if (++class->short_claims % 8 != 0) return false;
+  if (!class->busy || ++class->short_claims % 8 != 0) return false;
   class->extend = true;
   return true;
 }
@@ -82,7 +70,7 @@ FAST bool hdi_claim_wants_more(hd_unit *page, hd_class *class) {
  * cost. The slot stands for this group already. Returns its bits, 0 for none; the caller puts them into the slot. */
 FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   uint32_t at = page->group * 64;
-  if (HD_UNLIKELY(page->fresh <= at)) return 0;
+  HD_ASSERT(page->fresh > at); /* a page becomes CURRENT to be claimed from at once */
   if (page->credit > page->capacity) return 0;
   if (class->pause != 0) {
     class->pause--;
@@ -169,6 +157,18 @@ static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class)
     if (found < groups) return hdi_claim_bits(page, slot, class, found, bits);
   }
   return hdi_claim_virgin(page, slot, class);
+}
+
+/* The bits of a class's slot, claimed if it has none. 0: no memory. */
+FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index) {
+  hd_slot *slot = &heap->slot[class_index];
+  hd_class *class = &heap->class[class_index];
+  uint64_t bits = slot->bits;
+  if (bits != 0) return bits;
+  hdi_claim_count(heap, class);
+  if (class->page != NULL) bits = hdi_claim_again(class->page, class);
+  if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = slot->bits;
+  return bits;
 }
 
 #endif

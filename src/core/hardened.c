@@ -20,7 +20,9 @@ enum {
   QUARANTINE_BYTES = 256 * 1024,
   CHECK_WHOLE = 1024, /* of larger blocks, so many bytes are looked at in three places */
   CLEAR_INLINE = 256,
-  STEP = 64           /* virgin blocks to claim at a time, so that there is a choice */
+  STEP = 64,          /* virgin blocks to claim at a time, so that there is a choice: so many, */
+  STEP_MIN = 8,       /* or fewer large ones, each of which is a page that */
+  STEP_BYTES = 16384  /* the program might never have touched */
 };
 
 typedef uint64_t hd_pair __attribute__((vector_size(16), may_alias));
@@ -41,12 +43,14 @@ static void plan_sample(hd_hardened *own) {
   own->sample_left = every == 0 ? UINT64_MAX : 1 + hdi_hardened_random(own) % (2 * every - 1);
 }
 
+static uint8_t virgin_step(size_t block_bytes) { return (uint8_t)hd_max(STEP_MIN, hd_min(STEP, STEP_BYTES / block_bytes)); }
+
 bool hdi_hardened_attach(hd_heap *heap) {
   hd_hardened *own = hdi_store_take(sizeof *own);
   if (own == NULL) return false;
   own->random = hdi_os_random();
   plan_sample(own);
-  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) heap->class[i].step = STEP;
+  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) heap->class[i].step = virgin_step(hdi_sizeclass_bytes(i));
   heap->hardened = own;
   return true;
 }
@@ -68,24 +72,25 @@ static inline uint8_t *pick(hd_hardened *own, hd_slot *slot, uint64_t bits) {
 }
 
 static uint8_t *take_gated(hd_heap *heap, unsigned class_index, bool *zeroed) {
-  hd_slot *slot = &heap->slot[class_index];
-  hd_class *class = &heap->class[class_index];
   uint8_t *p = NULL;
   hdi_gate_enter(heap);
-  uint64_t bits = slot->bits;
-  if (bits == 0 && class->page != NULL) bits = hdi_claim_again(class->page, class);
-  if (bits == 0 && hdi_heap_refill(heap, class_index)) bits = slot->bits;
+  uint64_t bits = hdi_claim(heap, class_index);
   if (bits != 0) {
-    *zeroed = class->zeroed;
-    p = pick(heap->hardened, slot, bits);
+    *zeroed = heap->class[class_index].zeroed;
+    p = pick(heap->hardened, &heap->slot[class_index], bits);
   }
   hdi_gate_leave(heap);
   return p;
 }
 
-static SLOW uint8_t *take_after_collecting(hd_heap *heap, unsigned class_index, bool *zeroed) {
+static SLOW void make_room(hd_heap *heap) {
   hdi_hardened_flush(heap);
+  hdi_hardened_run_yield();
   hdi_purge_collect(0);
+}
+
+static SLOW uint8_t *take_after_collecting(hd_heap *heap, unsigned class_index, bool *zeroed) {
+  make_room(heap);
   return take_gated(heap, class_index, zeroed);
 }
 
@@ -127,11 +132,9 @@ static SLOW void *alloc_sample(hd_heap *heap, size_t bytes, bool zero) {
 }
 
 static SLOW void *alloc_run(hd_heap *heap, size_t alignment, size_t bytes, bool zero, hd_run_reason reason) {
-  if (bytes > PTRDIFF_MAX) return no_memory();
   void *p = hdi_hardened_run_alloc(heap, alignment, bytes, zero, reason);
   if (p != NULL) return p;
-  hdi_hardened_flush(heap);
-  hdi_purge_collect(0);
+  make_room(heap);
   p = hdi_hardened_run_alloc(heap, alignment, bytes, zero, HD_RUN_LARGE);
   return p != NULL ? p : no_memory();
 }
@@ -230,7 +233,7 @@ void hdi_hardened_forget(hd_heap *heap) {
   hd_hardened *own = heap->hardened;
   if (own == NULL) return;
   own->first = own->count = own->run_first = own->run_count = own->spare_count = 0;
-  own->bytes = own->run_units = 0;
+  own->bytes = own->run_units = own->kept_units = 0;
 }
 
 /* ---- free -------------------------------------------------------------------------------------------------------- */
@@ -288,14 +291,21 @@ bool hdi_hardened_expand(void *p, hd_unit *unit, size_t bytes) {
 }
 
 void *hdi_hardened_realloc(void *p, hd_unit *unit, size_t bytes) {
+  int errno_before = errno;
   size_t old = hdi_hardened_check("realloc", p, unit);
   bool run = !is_page(unit);
   bool stays = run ? bytes >= old / 2 : bytes + HD_SEAL_BYTES >= unit->block_bytes / 2 || unit->block_bytes <= 64;
   if (stays && resize_here(p, unit, bytes)) return p;
   hd_heap *heap = my_heap();
   bool grows = run && bytes > old && bytes > HD_HARDENED_MAX && heap != NULL;
+  void *moved = grows ? hdi_hardened_run_move(heap, unit, bytes) : NULL;
+  if (moved != NULL) return moved;
   void *target = grows ? alloc_run(heap, 16, bytes, false, HD_RUN_GROWS) : hdi_hardened_alloc(bytes, false);
-  if (target == NULL) return NULL;
+  if (target == NULL) {
+    if (!resize_here(p, unit, bytes)) return NULL;
+    errno = errno_before; /* a block that shrinks can do so where it stands */
+    return p;
+  }
   memcpy(target, p, hd_min(old, bytes));
   hdi_free(p);
   return target;

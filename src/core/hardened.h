@@ -32,6 +32,7 @@ typedef struct hd_hardened {
   size_t bytes;
   uint32_t run_first, run_count; /* of run[], a ring */
   size_t run_units;
+  size_t kept_units; /* of runs in the ring or among the spares that have memory */
   uint32_t spare_count;
   hd_unit *spare[HD_QUARANTINE_SPARES]; /* runs that left the quarantine, still guarded all over */
   hd_unit *run[HD_QUARANTINE_RUNS];
@@ -53,7 +54,7 @@ FAST uint64_t hdi_hardened_random(hd_hardened *own) {
   return own->random >> 33;
 }
 
-/* malloc, calloc and aligned requests, alignment a power of two. NULL with ENOMEM. */
+/* malloc, calloc and aligned requests, of no more than PTRDIFF_MAX bytes, alignment a power of two. NULL with ENOMEM. */
 void *hdi_hardened_alloc(size_t bytes, bool zero);
 void *hdi_hardened_alloc_aligned(size_t alignment, size_t bytes, bool zero);
 
@@ -87,6 +88,12 @@ void *hdi_hardened_run_alloc(hd_heap *heap, size_t alignment, size_t bytes, bool
 void hdi_hardened_run_free(void *p, hd_unit *first);
 bool hdi_hardened_run_is_whole(const hd_unit *first);
 bool hdi_hardened_run_resize(hd_unit *first, size_t bytes);
+
+/* Move a live block's pages to a run with address space behind it; the old one goes to rest. NULL: not possible, nothing has changed. */
+void *hdi_hardened_run_move(hd_heap *heap, hd_unit *old, size_t bytes);
 void hdi_hardened_run_flush(hd_heap *heap);
+
+/* Address space is short: give up what is kept for later runs. */
+void hdi_hardened_run_yield(void);
 
 #endif

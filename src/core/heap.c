@@ -2,10 +2,18 @@
  * SPDX-License-Identifier: MIT */
 #include "core/heap.h"
 
+#include <string.h>
+
 #include "core/check.h"
 #include "core/claim.h"
 #include "core/page.h"
 #include "core/remote.h"
+#include "core/store.h"
+
+enum {
+  LENDERS = 4, /* classes that are asked for a block: they reach up to one and a half times the size */
+  SPILLS = 4   /* times that a magazine was too small before it grows */
+};
 
 hd_heap hdi_heap_empty;
 __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
@@ -14,7 +22,7 @@ __thread hd_heap *hdi_heap_hidden __attribute__((tls_model("initial-exec"))) = &
 void hdi_heap_init(hd_heap *heap, hd_space *space) {
   heap->space = space;
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
-    heap->class[i].step = (uint32_t)hd_max(1, hd_min(64, HD_STEP_BYTES / hdi_sizeclass_bytes(i)));
+    heap->class[i].step = (uint8_t)hd_max(1, hd_min(64, HD_STEP_BYTES / hdi_sizeclass_bytes(i)));
   }
 }
 
@@ -113,12 +121,6 @@ static void unlink_page(hd_class *class, hd_unit *page) {
 
 /* ---- the life of a page ------------------------------------------------------------------------------------------ */
 
-void hdi_heap_drop_cache(hd_heap *heap) {
-  for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {
-    while (heap->cached[units] != NULL) hdi_space_give(heap->space, hdi_heap_take_cached(heap, units), units, true);
-  }
-}
-
 void hdi_heap_release(hd_heap *heap, hd_unit *page) {
   size_t units = page->run_units;
   hdi_page_clear(page);
@@ -172,25 +174,6 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
   }
 }
 
-bool hdi_heap_take_over(hd_heap *heap, hd_unit *page) {
-  hd_class *class = &heap->class[page->class_index];
-  hd_slot *slot = &heap->slot[page->class_index];
-  hd_unit *used_up = class->page;
-  if (page->state != HD_PAGE_FULL || page->capacity > 64 || slot->bits != 0) return false;
-  if (used_up == NULL || used_up->credit <= used_up->capacity) return false;
-  uint32_t used = used_up->credit - 1; /* more than there are blocks while remote frees are not counted */
-  uint32_t eighth = (uint32_t)used_up->capacity / 8;
-  hd_store_owned(&used_up->state, HD_PAGE_FULL);
-  hd_store_owned(&used_up->credit, eighth + (eighth == 0));
-  used_up->rest = used - used_up->credit;
-  uint64_t bits = hdi_claim_free_in(page);
-  hd_store_owned(&page->state, HD_PAGE_CURRENT);
-  hd_store_owned(&page->credit, page->rest + 1 + hdi_claim_count(bits));
-  class->page = page;
-  hdi_claim_point(page, slot, class, 0, bits);
-  return true;
-}
-
 bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   hd_slot *slot = &heap->slot[page->class_index];
@@ -221,9 +204,97 @@ static bool claim(hd_heap *heap, unsigned class_index) {
   hd_store_owned(&page->credit, page->credit - hdi_remote_take(page));
   uint32_t fresh = page->fresh;
   if (!hdi_claim_next(page, &heap->slot[class_index], class)) return false;
-  if (page->fresh != fresh && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;
+  if (page->fresh != fresh && class->busy && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;
   return true;
 }
+
+/* Whether a page can give blocks without touching new memory. Of a page on old memory all blocks were claimed at once. */
+static bool has_touched(const hd_unit *page) { return page->fresh > hdi_page_used(page); }
+
+static bool can_lend(hd_heap *heap, unsigned class_index) {
+  const hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
+  if (magazine->top != magazine->first) return true;
+  hd_class *class = &heap->class[class_index];
+  hd_slot *slot = &heap->slot[class_index];
+  if (slot->bits != 0) return !class->zeroed;
+  hd_unit *page = class->page;
+  if (page == NULL || page->credit > page->capacity) return false;
+  uint64_t bits = 0;
+  uint32_t groups = (page->fresh + 63) / 64;
+  uint32_t group = hdi_claim_group(page, 0, groups, &bits);
+  if (group == groups) return false;
+  return hdi_claim_bits(page, slot, class, group, bits);
+}
+
+unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index) {
+  hd_class *class = &heap->class[class_index];
+  if (class->busy || class->first != NULL || (class->page != NULL && has_touched(class->page))) return class_index;
+  for (unsigned i = class_index + 1; i <= class_index + LENDERS && i < HD_CLASS_COUNT; i++) {
+    if (!can_lend(heap, i)) continue;
+    hdi_claim_count(heap, class);
+    return i;
+  }
+  return class_index;
+}
+
+/* ---- magazines --------------------------------------------------------------------------------------------------- */
+
+static void empty_magazine(hd_heap *heap, hd_magazine *magazine) {
+  for (const hd_cached *at = magazine->top; at-- > magazine->first;) {
+    hd_unit *page = hdi_space_entry(at->block)->head;
+    if (hdi_free_local(page, at->state)) hdi_heap_settle(heap, page);
+  }
+  hd_store_owned(&magazine->top, magazine->first);
+}
+
+/* Memory for so many blocks in an empty magazine. Without it the magazine keeps what it has. */
+static void make_room(hd_magazine *magazine, uint32_t blocks) {
+  hd_cached *cached = hdi_store_take(blocks * sizeof(hd_cached));
+  if (cached == NULL) return;
+  if (magazine->room != 0) {
+    memset(magazine->first, 0, magazine->room * sizeof(hd_cached));
+    hdi_store_give(magazine->first, magazine->room * sizeof(hd_cached));
+  }
+  magazine->room = blocks;
+  hd_store_owned(&magazine->first, cached);
+  hd_store_owned(&magazine->top, cached);
+}
+
+/* An empty magazine shall take so many blocks, or as many as it can. */
+static void limit_magazine(hd_magazine *magazine, uint32_t blocks) {
+  if (blocks > magazine->room) make_room(magazine, blocks);
+  magazine->end = magazine->first + hd_min(blocks, magazine->room);
+}
+
+static uint32_t magazine_blocks(unsigned class_index, uint32_t most, uint32_t most_bytes) {
+  return (uint32_t)hd_max(1, hd_min(most, most_bytes / hdi_sizeclass_bytes(class_index)));
+}
+
+/* With the class's first page, so that a heap's memory is touched for the classes that it uses. */
+static void open_magazine(hd_heap *heap, unsigned class_index) {
+  limit_magazine(hdi_heap_magazine(heap, class_index), magazine_blocks(class_index, HD_MAGAZINE_FIRST, HD_MAGAZINE_FIRST_BYTES));
+}
+
+void hdi_heap_deepen(hd_heap *heap, unsigned class_index) {
+  hd_class *class = &heap->class[class_index];
+  if (++class->spills % (2 * SPILLS) != 0) return;
+  hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
+  uint32_t most = magazine_blocks(class_index, HD_MAGAZINE_MOST, HD_MAGAZINE_MOST_BYTES);
+  limit_magazine(magazine, (uint32_t)hd_min(2 * (magazine->end - magazine->first), most));
+}
+
+void hdi_heap_drop_cache(hd_heap *heap) {
+  for (unsigned i = HD_SMALL_CLASSES + 1; i < HD_CLASS_COUNT; i++) {
+    if (hdi_heap_magazine(heap, i)->room == 0) continue;
+    empty_magazine(heap, hdi_heap_magazine(heap, i));
+    open_magazine(heap, i);
+  }
+  for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {
+    while (heap->cached[units] != NULL) hdi_space_give(heap->space, hdi_heap_take_cached(heap, units), units, true);
+  }
+}
+
+/* ---- refilling --------------------------------------------------------------------------------------------------- */
 
 static hd_unit *new_page(hd_heap *heap, unsigned class_index) {
   unsigned units = hdi_sizeclass_units(hdi_sizeclass_bytes(class_index));
@@ -234,7 +305,8 @@ static hd_unit *new_page(hd_heap *heap, unsigned class_index) {
     hdi_heap_give_run(heap, page, units, !zeroed);
     return NULL;
   }
-  heap->class[class_index].page_count++;
+  bool first = heap->class[class_index].page_count++ == 0;
+  if (first && class_index > HD_SMALL_CLASSES && !heap->explicit_heap && heap->hardened == NULL) open_magazine(heap, class_index);
   return page;
 }
 

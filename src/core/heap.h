@@ -29,17 +29,41 @@ typedef struct hd_slot {
 
 _Static_assert(sizeof(hd_slot) == 32, "the fast path scales a size by the slot's size");
 
+typedef struct hd_cached {
+  uint8_t *block;
+  hd_block_state *state; /* its byte */
+} hd_cached;
+
+/* How many blocks a magazine takes: at first up to 8 and up to 64 KiB, at least one; as its class proves to need, up to 32 and 1 MiB,
+ * until it is given back. */
+enum { HD_MAGAZINE_FIRST = 8, HD_MAGAZINE_FIRST_BYTES = 64 * 1024, HD_MAGAZINE_MOST = 32, HD_MAGAZINE_MOST_BYTES = 1024 * 1024 };
+
+/* Blocks of a medium class that the heap's thread freed just now, for its next malloc. Their bytes say CACHED, and they stay counted in
+ * their pages' credit. Everything happens inside the gate. */
+typedef struct hd_magazine {
+  _Alignas(32) hd_cached *top; /* where the next one goes */
+  hd_cached *first;            /* where top is when there are none; in the store, with the class's first page */
+  hd_cached *end;              /* where top is when it is full */
+  uint32_t room;               /* blocks that there is memory for, which may be more */
+} hd_magazine;
+
 /* One class's pages. */
 typedef struct hd_class {
   hd_unit *page;          /* CURRENT, or NULL */
   hd_unit *first;         /* PARTIAL */
-  uint32_t step;          /* virgin blocks to claim next time */
   uint32_t page_count;    /* pages of the class, in any state */
-  uint8_t short_claims;   /* claims of a handful of blocks; claim.h */
+  uint32_t since;         /* the heap's claims when busy was last found out */
+  uint8_t step;           /* virgin blocks to claim next time */
+  uint8_t claims;         /* times that the slot was empty */
+  uint8_t short_claims;   /* those of them that gave a handful of blocks to a busy class; claim.h */
   uint8_t pause;          /* claims until the same group is tried again */
+  uint8_t spills;         /* odd: its magazine was full, and not empty since; twice the times that both happened */
   bool extend;            /* the next claim takes virgin blocks first */
   bool zeroed;            /* the blocks claimed in the slot read as zero */
+  bool busy;              /* at least one of 16 claims of the heap is for this class */
 } hd_class;
+
+_Static_assert(sizeof(hd_class) <= 32, "every thread has one of each class");
 
 /* Frees of other heaps' blocks, counted by page and not yet announced. */
 typedef struct hd_remote_entry {
@@ -57,6 +81,7 @@ enum hd_heap_hold { HD_HOLD_NOT, HD_HOLD_GATE, HD_HOLD_LOCK, HD_HOLD_OWN };
 struct hd_heap {
   hd_slot slot[HD_CLASS_COUNT];   /* first: the fast path adds the size to the heap's address */
   hd_class class[HD_CLASS_COUNT];
+  hd_magazine magazine[HD_MEDIUM_CLASSES];
 
   hd_space *space;
   bool explicit_heap;             /* made by hd_heap_create */
@@ -68,6 +93,7 @@ struct hd_heap {
   hd_remote_entry remote[HD_REMOTE_TABLE];
   hd_unit *cached[HD_CACHE_RUN + 1]; /* runs freed just now, still dirty, by length: lists through next */
   uint32_t cached_units;          /* units in them, at most HD_CACHE_UNITS */
+  uint32_t claims;                /* times that a slot was empty */
   char name[HD_NAME_BYTES];
 
   _Alignas(64) atomic_uint busy;  /* gate.h */
@@ -113,13 +139,13 @@ FAST hd_heap *hdi_heap_mine(void) {
 /* Fill the slot of a class with free blocks. The caller is inside the gate (or has the lock). false: no memory. */
 bool hdi_heap_refill(hd_heap *heap, unsigned class_index);
 
+/* A class of somewhat larger blocks that can do without one which has been handed out before, when this one would have to take a block that
+ * never was: a class that is needed now and then keeps no memory of its own. Classes above HD_SMALL_MAX. The class itself: there
+ * is none. */
+unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index);
+
 /* Put a page that an event concerns into its right state: after its credit ran out, or after remote frees were taken in. */
 void hdi_heap_settle(hd_heap *heap, hd_unit *page);
-
-/* The credit of a page of at most 64 blocks ran out just when its class has no free block left: then it takes the place of the class's
- * used up page, and malloc finds its free blocks in the slot. Such pages would otherwise pass through the list with every block.
- * false: it is another case, for hdi_heap_settle. */
-bool hdi_heap_take_over(hd_heap *heap, hd_unit *page);
 
 /* remote frees of page became known: count blocks fewer in use. */
 void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);
@@ -136,7 +162,25 @@ static inline hd_unit *hdi_heap_take_cached(hd_heap *heap, size_t units) {
   return first;
 }
 
-/* Give cached runs back to the space. */
+/* From the class's slot: its distance there is the same for all classes. */
+FAST hd_magazine *hdi_heap_magazine(hd_heap *heap, size_t class_index) {
+  _Static_assert(sizeof(hd_magazine) == sizeof(hd_slot), "one product serves both");
+  const size_t distance = offsetof(hd_heap, magazine) - (HD_SMALL_CLASSES + 1) * sizeof(hd_magazine);
+  return (hd_magazine *)((uint8_t *)(heap->slot + class_index) + distance);
+}
+
+/* The block that was freed last, of a magazine that is not empty. */
+FAST void *hdi_heap_take_cached_block(hd_magazine *magazine) {
+  hd_cached *last = magazine->top - 1;
+  hd_store_owned(&magazine->top, last);
+  hd_store_relaxed(last->state, HD_BLOCK_LIVE);
+  return last->block;
+}
+
+/* The magazine of a class is empty, and was full since the last time: a few times of that, and it gets room for twice as many blocks. */
+void hdi_heap_deepen(hd_heap *heap, unsigned class_index);
+
+/* Give the blocks of the magazines back to their pages, and cached runs to the space. The magazines are as at first. */
 void hdi_heap_drop_cache(hd_heap *heap);
 
 /* Release an empty page that stands in no list. */

@@ -72,7 +72,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   hd_unit *first = hdi_heap_take_run(heap, units, hd_max(alignment >> HD_UNIT_SHIFT, 1), zeroed);
   if (first == NULL) return NULL;
   if (*zeroed && units >= HUGE_UNITS) hdi_space_want_huge(heap->space, first, units);
-  if (*zeroed && !wants_zero && units >= RECYCLE_UNITS && !heap->own_space && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4) {
+  if (*zeroed && !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4) {
     size_t filled = recycle(first, units);
     if (filled > 0) *zeroed = false;
     if (filled < units) trade(units - filled);

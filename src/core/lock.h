@@ -93,4 +93,12 @@ static inline void hdi_lock_fork(hd_lock *lock, hd_fork_step step) {
   }
 }
 
+/* The same for what others need while they can't have the lock: open() lays it open for them, close() takes back what is left. In a nested
+ * fork neither runs: a signal handler forks, and its thread was about to change something. */
+static inline void hdi_lock_fork_open(hd_lock *lock, hd_fork_step step, void (*open)(void), void (*close)(void)) {
+  if (step != HD_FORK_PREPARE && lock->nested == 0) close();
+  hdi_lock_fork(lock, step);
+  if (step == HD_FORK_PREPARE && lock->nested == 0) open();
+}
+
 #endif

@@ -125,21 +125,32 @@ static void set_list(const char *list, size_t length, const char *source) {
   }
 }
 
+HD_START_TEXT(variable, "HEDDLE");
+HD_START_TEXT(variable_file, "HEDDLE_FILE");
+HD_START_TEXT(variable_prefix, "HEDDLE_");
+HD_START_TEXT(options_file, "/etc/heddle.conf");
+
+/* What stands behind the prefix; NULL if the text starts with something else. */
+static const char *behind(const char *text, const char *prefix) {
+  while (*prefix != 0 && *text == *prefix) text++, prefix++;
+  return *prefix == 0 ? text : NULL;
+}
+
 /* A set-user-ID program must not print what HEDDLE_FILE names, or obey who started it. */
 static const char *environment(const char *name) {
   if (hdi_os.secure) return NULL;
-  size_t length = strlen(name);
   for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
-    if (strncmp(*entry, name, length) == 0 && (*entry)[length] == '=') return *entry + length + 1;
+    const char *rest = behind(*entry, name);
+    if (rest != NULL && *rest == '=') return rest + 1;
   }
   return NULL;
 }
 
 static void read_file(void) {
   char buffer[FILE_BYTES];
-  const char *path = environment("HEDDLE_FILE");
-  long length = hdi_os_read_file(path != NULL ? path : "/etc/heddle.conf", buffer, sizeof buffer);
-  if (length > 0) set_list(buffer, (size_t)length, path != NULL ? path : "/etc/heddle.conf");
+  const char *path = environment(variable_file);
+  long length = hdi_os_read_file(path != NULL ? path : options_file, buffer, sizeof buffer);
+  if (length > 0) set_list(buffer, (size_t)length, path != NULL ? path : options_file);
   else if (length < 0 && path != NULL) hdi_report_warning("can't read the options file ", path);
 }
 
@@ -147,10 +158,10 @@ static void read_file(void) {
 static void read_single_variables(void) {
   if (hdi_os.secure) return;
   for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
-    if (strncmp(*entry, "HEDDLE_", 7) != 0) continue;
+    const char *at = behind(*entry, variable_prefix);
+    if (at == NULL) continue;
     char name[32];
     size_t length = 0;
-    const char *at = *entry + 7;
     for (; *at != 0 && *at != '=' && length < sizeof name; at++) {
       name[length++] = *at == '_' ? '-' : *at >= 'A' && *at <= 'Z' ? (char)(*at | 0x20) : *at;
     }
@@ -197,7 +208,7 @@ static void print_table(bool help) {
 void hdi_options_read(void) {
   if (&heddle_options != NULL && heddle_options != NULL) set_list(heddle_options, strlen(heddle_options), "heddle_options");
   read_file();
-  const char *list = environment("HEDDLE");
+  const char *list = environment(variable);
   if (list != NULL) set_list(list, strlen(list), "HEDDLE");
   read_single_variables();
 }

@@ -33,7 +33,8 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   uint32_t block_bytes = hdi_sizeclass_bytes(class_index);
   unsigned shift = (unsigned)hd_lowest_bit(block_bytes);
   uint32_t capacity = (uint32_t)(((size_t)units << HD_UNIT_SHIFT) / block_bytes);
-  uintptr_t owner = (uintptr_t)heap | (units > 1 ? HD_OWNER_MULTI : 0) | (heap->explicit_heap ? HD_OWNER_EXPLICIT : 0);
+  bool medium = units > 1 || (class_index > HD_SMALL_CLASSES && !heap->explicit_heap);
+  uintptr_t owner = (uintptr_t)heap | (medium ? HD_OWNER_MEDIUM : 0) | (heap->explicit_heap ? HD_OWNER_EXPLICIT : 0);
   if (heap->hardened != NULL) owner |= HD_OWNER_EXPLICIT | HD_OWNER_HARDENED;
   hd_block_state *map = hdi_store_take(hd_round_up(capacity, 64));
   if (map == NULL) return false;

@@ -35,6 +35,25 @@ static inline uint32_t hdi_page_used(const hd_unit *page) {
   return page->state == HD_PAGE_CURRENT ? page->credit - 1 : page->credit;
 }
 
+/* Free a block of a page that the heap owns; true when the page's credit ran out. The credit goes down before the byte
+ * becomes free, so that a collector that finds all bytes free knows that all credits are counted (gate.h). */
+#ifdef HD_FAST_ASM
+FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
+  bool event;
+  __asm__("subl $1, %[credit]\n\tmovb %[dead], %[state]" /* the store keeps the flags of the subtraction */
+          : [credit] "+m"(page->credit), [state] "=m"(*(uint8_t *)state), "=@ccz"(event)
+          : [dead] "i"(HD_BLOCK_FREE));
+  return event;
+}
+#else
+FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
+  uint32_t credit = page->credit - 1;
+  hd_store_owned(&page->credit, credit);
+  hd_store_release(state, HD_BLOCK_FREE);
+  return credit == 0;
+}
+#endif
+
 /* Live blocks by the byte map. */
 uint32_t hdi_page_count_live(const hd_unit *page);
 

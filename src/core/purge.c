@@ -119,12 +119,9 @@ static size_t purge_inside(hd_heap *heap, hd_unit *page) {
 static size_t tidy_page(hd_heap *heap, hd_unit *page) {
   if (heap->held == HD_HOLD_GATE && !hdi_remote_is_idle(heap, page)) return purge_inside(heap, page);
   uint32_t remote = hdi_remote_take(page);
-  if (remote > 0) {
-    hdi_heap_credit_remote(heap, page, remote);
-    return 0;
-  }
+  if (remote > 0) hdi_heap_credit_remote(heap, page, remote); /* it may be released now */
   if (page->state == HD_PAGE_CURRENT && hdi_heap_unclaim(heap, page)) return 0;
-  return purge_inside(heap, page);
+  return remote > 0 ? 0 : purge_inside(heap, page);
 }
 
 static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
@@ -159,7 +156,7 @@ static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
   bool current = hd_peek(&unit->state) == HD_PAGE_CURRENT;
   uintptr_t owner = hd_load_relaxed(&unit->owner);
   bool explicit_heap = (owner & (HD_OWNER_EXPLICIT | HD_OWNER_HARDENED)) == HD_OWNER_EXPLICIT;
-  bool soon = current || explicit_heap || (owner & HD_OWNER_MULTI) != 0;
+  bool soon = current || explicit_heap || hd_peek(&unit->run_units) > 1;
   if (seen->rounds < (soon ? QUIET_SOON_ROUNDS : QUIET_ROUNDS)) {
     *changed = true; /* not yet, but the helper must live to see it */
     return false;
@@ -200,12 +197,27 @@ static bool make_sights(void) {
 
 /* ---- the helper -------------------------------------------------------------------------------------------------- */
 
+static bool has_cached_blocks(hd_heap *heap) {
+  for (unsigned i = 0; i < HD_MEDIUM_CLASSES; i++) {
+    if (hd_peek(&heap->magazine[i].top) != hd_peek(&heap->magazine[i].first)) return true;
+  }
+  return false;
+}
+
+/* Whether blocks stand in magazines. They change no page, so that nothing else tells of them. The answer may be old at once. */
+static bool have_cached_blocks(void) {
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (is_walkable(heap) && has_cached_blocks(heap)) return true;
+  }
+  return false;
+}
+
 /* One look. true: something is going on, come again. */
 static bool one_round(void) {
   bool changed = false;
   if (!hdi_lock_take_unless_fork(&purge.lock)) return true;
   if (make_sights()) tidy_pages(false, NULL, &changed);
-  if (changed) {
+  if (changed || have_cached_blocks()) {
     if (hold_all(NULL)) settle_held();
     let_go_all(NULL);
   }

@@ -14,7 +14,7 @@
 
 #include "base/bits.h"
 
-enum { HD_SEAL_BYTES = 8, HD_SEAL_PATTERN_MAX = 64 };
+enum { HD_SEAL_BYTES = 8, HD_SEAL_PATTERN_MAX = 64, HD_SEAL_NEAR = 24 /* slack that the branchless forms know */ };
 
 #define HD_SEAL_BROKEN SIZE_MAX
 #define HD_SEAL_LANES 0x0001000100010000u
@@ -61,13 +61,45 @@ FAST bool hdi_seal_holds_to(const uint8_t *end, size_t bytes, uint64_t pattern) 
 /* Where the pattern that counts ends, for asked bytes followed by room bytes. */
 FAST size_t hdi_seal_span(size_t room) { return room < HD_SEAL_PATTERN_MAX ? room : HD_SEAL_PATTERN_MAX; }
 
+/* For slack of at most HD_SEAL_NEAR bytes, which is that of nearly all blocks and differs from one to the next, the same without a branch
+ * that a processor would have to guess: two words of pattern, the first of which begins behind the asked bytes and the second is the last
+ * whole one in front of the guard word, or the first once more. A word of pattern that starts at any address is the pattern rotated. */
+typedef struct hd_seal_near {
+  size_t first, second;         /* where the words start, from the block */
+  uint64_t in_first, in_second;
+} hd_seal_near;
+
+FAST hd_seal_near hdi_seal_find_near(size_t block_bytes, size_t asked, uint64_t pattern) {
+  uint64_t turned = hd_rotate_right(pattern, (unsigned)asked * 8);
+  size_t last = block_bytes - HD_SEAL_BYTES - 8;
+  return (hd_seal_near){asked, hd_max(asked, last), turned, asked > last ? turned : pattern};
+}
+
+/* Writes up to 8 bytes too much, where the guard word will stand. */
+FAST void hdi_seal_fill_near(uint8_t *p, size_t block_bytes, size_t asked, uint64_t pattern) {
+  hd_seal_near near = hdi_seal_find_near(block_bytes, asked, pattern);
+  hdi_seal_store(p + near.first, near.in_first);
+  hdi_seal_store(p + near.second, near.in_second);
+}
+
+FAST bool hdi_seal_holds_near(const uint8_t *p, size_t block_bytes, size_t asked, uint64_t pattern) {
+  hd_seal_near near = hdi_seal_find_near(block_bytes, asked, pattern);
+  uint64_t wrong = (hdi_seal_load(p + near.first) ^ near.in_first) | (hdi_seal_load(p + near.second) ^ near.in_second);
+  unsigned half = 32 - 4 * (unsigned)hd_min(block_bytes - HD_SEAL_BYTES - asked, 8); /* half the bits that are not pattern */
+  return wrong << half << half == 0;
+}
+
 /* Seal a page's block of block_bytes, a multiple of 16, for asked <= block_bytes - HD_SEAL_BYTES. Keeps the asked bytes. */
 FAST void hdi_seal_set(uint8_t *p, size_t block_bytes, size_t asked) {
   uint64_t word = hdi_seal_word(p);
   size_t slack = block_bytes - asked;
-  size_t span = hdi_seal_span(slack - HD_SEAL_BYTES);
+  if (HD_LIKELY(slack <= HD_SEAL_NEAR)) {
+    hdi_seal_fill_near(p, block_bytes, asked, word | HD_SEAL_NOT_ZERO);
+  } else {
+    size_t span = hdi_seal_span(slack - HD_SEAL_BYTES);
+    hdi_seal_fill_to(p + asked + span, span, word | HD_SEAL_NOT_ZERO);
+  }
   hdi_seal_store(p + block_bytes - HD_SEAL_BYTES, word ^ slack * HD_SEAL_LANES);
-  hdi_seal_fill_to(p + asked + span, span, word | HD_SEAL_NOT_ZERO);
 }
 
 /* The bytes that were asked for, or HD_SEAL_BROKEN. */
@@ -76,9 +108,15 @@ FAST size_t hdi_seal_asked(const uint8_t *p, size_t block_bytes) {
   uint64_t found = hdi_seal_load(p + block_bytes - HD_SEAL_BYTES) ^ word;
   size_t slack = (size_t)(found >> 48);
   if (HD_UNLIKELY(found != slack * HD_SEAL_LANES || slack - HD_SEAL_BYTES > block_bytes - HD_SEAL_BYTES)) return HD_SEAL_BROKEN;
-  size_t span = hdi_seal_span(slack - HD_SEAL_BYTES);
-  bool holds = hdi_seal_holds_to(p + block_bytes - slack + span, span, word | HD_SEAL_NOT_ZERO);
-  return HD_LIKELY(holds) ? block_bytes - slack : HD_SEAL_BROKEN;
+  size_t asked = block_bytes - slack;
+  bool holds;
+  if (HD_LIKELY(slack <= HD_SEAL_NEAR)) {
+    holds = hdi_seal_holds_near(p, block_bytes, asked, word | HD_SEAL_NOT_ZERO);
+  } else {
+    size_t span = hdi_seal_span(slack - HD_SEAL_BYTES);
+    holds = hdi_seal_holds_to(p + asked + span, span, word | HD_SEAL_NOT_ZERO);
+  }
+  return HD_LIKELY(holds) ? asked : HD_SEAL_BROKEN;
 }
 
 /* The same of a broken seal, as far as what is left of the word tells. */

@@ -13,10 +13,11 @@ enum {
   HD_SMALL_MAX = 1024,               /* largest size whose class is direct arithmetic */
   HD_SMALL_CLASSES = HD_SMALL_MAX / 16,
   HD_MEDIUM_MAX = 56 * 1024,         /* largest size that shares a page with others */
-  HD_CLASS_COUNT = HD_SMALL_CLASSES + 1 + 5 * 8 + 6,
+  HD_MEDIUM_CLASSES = 5 * 8 + 6,
+  HD_CLASS_COUNT = HD_SMALL_CLASSES + 1 + HD_MEDIUM_CLASSES,
+  HD_MEDIUM_ALIGN = 128,             /* what the sizes of all larger classes are multiples of */
   HD_ONE_UNIT_MAX = 8 * 1024,        /* largest block in a page of one unit */
-  HD_FOUR_UNIT_MAX = 32 * 1024,      /* largest block in a page of four units; above: eight */
-  HD_ALIGN_BY_CLASS = 32 * 1024      /* larger alignments need whole units */
+  HD_FOUR_UNIT_MAX = 32 * 1024       /* largest block in a page of four units; above: eight */
 };
 
 _Static_assert(HD_CLASS_COUNT == 111, "the last class must be 56 KiB");
@@ -44,7 +45,7 @@ FAST uint32_t hdi_sizeclass_bytes(unsigned class_index) {
  * those are the classes whose size is one. 0: there is none. */
 static inline unsigned hdi_sizeclass_aligned(size_t alignment, size_t bytes) {
   bytes = hd_max(bytes, alignment);
-  if (bytes > HD_MEDIUM_MAX || alignment > HD_ALIGN_BY_CLASS) return 0;
+  if (bytes > HD_MEDIUM_MAX) return 0; /* as with every alignment above 32 KiB */
   for (unsigned i = hdi_sizeclass_of(bytes); i < HD_CLASS_COUNT; i++) {
     if ((hdi_sizeclass_bytes(i) & (alignment - 1)) == 0) return i;
   }

@@ -15,7 +15,9 @@ enum {
   EXACT_BINS = 32,
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
   FIXED_MAX = 64,
-  PASS_TRIES = 8           /* at others' memory, against threads that are at it as well */
+  PASS_TRIES = 8,          /* at others' memory, against threads that are at it as well */
+  ASIDE_MIN = 64,
+  ASIDE_MAX = 4096 /* units put aside for the time of a fork */
 };
 
 /* Where a fixed space lies. Whoever looks for a pointer reads nothing in the space itself, whose memory its owner may take away at
@@ -335,8 +337,60 @@ bool hdi_space_allows(const hd_space *space, size_t units) {
   return space != &hdi_space || used + units <= limit >> HD_UNIT_SHIFT;
 }
 
-/* Without the lock: one of the runs that were freed without it, or a part of one. A program that goes on while it forks would otherwise
- * take new addresses with every run. The list is taken whole, so that nobody else sees it half changed. */
+/* ---- while a fork holds the lock ---------------------------------------------------------------------------------------- */
+
+static size_t aside_count(uint64_t aside) { return (size_t)(aside & UINT32_MAX) >> 1; }
+
+/* The longest free run. */
+static hd_unit *take_longest(hd_space *space, bool *zeroed) {
+  uint64_t dirty = space->dirty.filled, clean = space->clean.filled;
+  if ((dirty | clean) == 0) return NULL;
+  *zeroed = clean > dirty;
+  hd_unit *run = *zeroed ? space->clean.bin[hd_highest_bit(clean)] : space->dirty.bin[hd_highest_bit(dirty)];
+  detach(space, run);
+  return run;
+}
+
+/* By the thread that forks, with the lock: put a run aside for those who will not get it. Otherwise a program that goes on while it forks
+ * would take new addresses at every fork. */
+static void put_aside(void) {
+  hd_space *space = &hdi_space;
+  take_in_deferred(space);
+  size_t need = hd_exchange(&space->fork_need, 0);
+  size_t units = space->aside_units - space->aside_units / 32;
+  if (need != 0) units = hd_min(hd_max(hd_max(4 * need, units), ASIDE_MIN), ASIDE_MAX);
+  if (units < ASIDE_MIN) units = 0; /* what is changed here is copied for the child, so a program that waits for its forks pays nothing */
+  space->aside_units = units;
+  if (units == 0 || hd_load_owned(&hdi_options.limit) != 0) return;
+  bool zeroed = false;
+  hd_unit *first = take_free(space, units, 1, FIT_TRIES, &zeroed);
+  if (first == NULL) {
+    first = take_longest(space, &zeroed);
+    if (first == NULL) return;
+    units = hd_min(first->run_units, UINT32_MAX / 2);
+  }
+  space->aside_stamp = first->stamp;
+  hd_store_release(&space->aside, (uint64_t)(first - space->units) << 32 | units << 1 | zeroed);
+}
+
+/* By the same thread, once it is over. */
+static void put_back(void) {
+  uint64_t aside = hd_exchange(&hdi_space.aside, 0);
+  if (aside_count(aside) == 0) return;
+  give_locked(&hdi_space, hdi_space.units + (aside >> 32), aside_count(aside), (aside & 1) == 0, hdi_space.aside_stamp);
+}
+
+/* By the others. */
+static hd_unit *take_aside(hd_space *space, size_t units, bool *zeroed) {
+  uint64_t aside = hd_load_acquire(&space->aside);
+  for (;;) {
+    if (aside_count(aside) < units) return NULL;
+    *zeroed = (aside & 1) != 0;
+    if (hd_swap_if(&space->aside, &aside, aside + ((uint64_t)units << 32) - (units << 1))) return space->units + (aside >> 32);
+  }
+}
+
+/* One of the runs that were freed meanwhile, or a part of one. The list is taken whole, so that nobody else sees it half changed. */
 static hd_unit *take_deferred(hd_space *space, size_t units) {
   if (hd_load_relaxed(&space->deferred) == NULL) return NULL;
   hd_unit *list = hd_exchange(&space->deferred, NULL);
@@ -358,29 +412,46 @@ static hd_unit *take_deferred(hd_space *space, size_t units) {
   return run;
 }
 
+/* Without the lock. */
+static hd_unit *take_during_fork(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
+  size_t skipped = 0;
+  *zeroed = false;
+  hd_unit *first = align_units == 1 ? take_deferred(space, units) : NULL;
+  if (first != NULL) return first;
+  hd_add(&space->fork_need, units + align_units - 1);
+  if (align_units == 1) first = take_aside(space, units, zeroed);
+  if (first != NULL) return first;
+  *zeroed = !space->fixed;
+  first = take_fresh(space, units, align_units, &skipped);
+  if (skipped > 0) hdi_space_defer(space, first - skipped, skipped, hdi_space_tick());
+  return first;
+}
+
+/* ---- taking ------------------------------------------------------------------------------------------------------------- */
+
+static hd_unit *take_locked(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
+  size_t skipped = 0;
+  take_in_deferred(space);
+  hd_unit *first = take_free(space, units, align_units, FIT_TRIES, zeroed);
+  if (first != NULL) return first;
+  first = take_fresh(space, units, align_units, &skipped);
+  *zeroed = !space->fixed;
+  if (skipped > 0) give_locked(space, first - skipped, skipped, space->fixed, hdi_space_tick());
+  if (first != NULL) return first;
+  absorb_top(space);
+  return take_free(space, units, align_units, SIZE_MAX, zeroed); /* look at every run */
+}
+
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
   HD_ASSERT(units > 0 && hd_is_power_of_2(align_units));
-  hd_unit *first = NULL;
+  hd_unit *first;
   if (HD_UNLIKELY(!hdi_space_allows(space, units))) return NULL;
-  bool locked = hdi_lock_take_unless_fork(&space->lock);
-  if (HD_LIKELY(locked)) {
-    take_in_deferred(space);
-    first = take_free(space, units, align_units, FIT_TRIES, zeroed);
-  } else if (align_units == 1) {
-    *zeroed = false;
-    first = take_deferred(space, units);
+  if (HD_LIKELY(hdi_lock_take_unless_fork(&space->lock))) {
+    first = take_locked(space, units, align_units, zeroed);
+    hdi_lock_drop(&space->lock);
+  } else {
+    first = take_during_fork(space, units, align_units, zeroed);
   }
-  size_t skipped = 0;
-  if (first == NULL) {
-    first = take_fresh(space, units, align_units, &skipped);
-    *zeroed = !space->fixed;
-  }
-  if (first == NULL && locked) {
-    absorb_top(space);
-    first = take_free(space, units, align_units, SIZE_MAX, zeroed); /* look at every run */
-  }
-  if (skipped > 0 && locked) give_locked(space, first - skipped, skipped, space->fixed, hdi_space_tick());
-  if (HD_LIKELY(locked)) hdi_lock_drop(&space->lock);
   if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
 }
@@ -448,7 +519,7 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
         space->unit_count - top >= more && hdi_space_grow(space, top + more) == HD_CLAIM_DONE && hd_swap_if(&space->top, &top, top + more);
     if (done) hdi_space_huge_top(space, top, top + more);
     *zeroed = !space->fixed;
-  } else if (at < top) {
+  } else {
     unsigned kind = hd_load_relaxed(&next->kind);
     if ((kind == HD_UNIT_DIRTY || kind == HD_UNIT_CLEAN) && next->run_units >= more) {
       size_t run_units = next->run_units;
@@ -505,6 +576,6 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
 }
 
 void hdi_space_fork(hd_fork_step step) {
-  hdi_lock_fork(&hdi_space.lock, step);
+  hdi_lock_fork_open(&hdi_space.lock, step, put_aside, put_back);
   if (step == HD_FORK_CHILD) hdi_space_grow_fork_child(&hdi_space);
 }

@@ -42,6 +42,10 @@ typedef struct hd_space {
   _Atomic size_t free_units;    /* units in free runs of both kinds */
   _Atomic size_t passed_units;  /* units below top that are not ours: see space_grow.h */
   _Atomic(hd_unit *) deferred;  /* runs freed while a fork held the lock */
+  _Atomic uint64_t aside;       /* a run put aside for as long as one holds it: index << 32 | units << 1 | clean */
+  uint32_t aside_stamp;
+  size_t aside_units;           /* how long the next one should be */
+  _Atomic size_t fork_need;     /* units that the last fork's time took from it or from the top */
 } hd_space;
 
 extern HD_HIDDEN hd_space hdi_space;      /* the common space */

@@ -13,7 +13,8 @@ enum {
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
   HUGE_FIRST_UNITS = 32,   /* but not in the first 2 MiB, */
-  HUGE_LOOK_UNITS = 128    /* where the 8 MiB below are resident, or all that there is */
+  HUGE_LOOK_UNITS = 128,   /* where the 8 MiB below are resident, or all that there is; */
+  HUGE_DEEP_UNITS = 512    /* or a quarter of them, and those that begin 32 MiB below */
 };
 
 /* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
@@ -58,16 +59,25 @@ void hdi_space_huge_step(const hd_space *space, size_t have, size_t next) {
   }
 }
 
-/* A program that has filled the memory below will fill what comes next. Of a run
- * longer than a huge page its owner knows more: see hdi_space_want_huge. */
+static size_t resident(const hd_space *space, size_t from, size_t units) {
+  return hdi_os_resident_in(space->base + (from << HD_UNIT_SHIFT), units << HD_UNIT_SHIFT) >> HD_UNIT_SHIFT;
+}
+
+/* A program that has filled the memory below will fill what comes next. Where many threads grow at once, the pages that each of them is
+ * about to fill lie on top, and the proof lies deeper. */
+static bool is_dense_below(const hd_space *space, size_t first) {
+  size_t look = hd_min(first, HUGE_LOOK_UNITS), enough = look - look / 8;
+  size_t have = resident(space, first - look, look);
+  if (have >= enough) return true;
+  return have >= look / 4 && first >= HUGE_DEEP_UNITS && resident(space, first - HUGE_DEEP_UNITS, look) >= enough;
+}
+
+/* Of a run longer than a huge page its owner knows more: see hdi_space_want_huge. */
 void hdi_space_huge_top(const hd_space *space, size_t from, size_t to) {
   if (!asks_by_itself(space) || to - from > BLOCK_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
-  if (first >= last || first < HUGE_FIRST_UNITS) return;
-  size_t look_bytes = (size_t)hd_min(first, HUGE_LOOK_UNITS) << HD_UNIT_SHIFT;
-  uint8_t *start = space->base + (first << HD_UNIT_SHIFT);
-  if (hdi_os_resident_in(start - look_bytes, look_bytes) >= look_bytes - look_bytes / 8) ask(first, last);
+  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, first)) ask(first, last);
 }
 
 void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units) {

@@ -86,7 +86,7 @@ static bool walk_space(const hd_walk *walk, hd_space *space) {
     bool run = kind == HD_UNIT_LARGE || kind == HD_UNIT_REGION;
     bool head = (kind == HD_UNIT_PAGE && hd_peek(&unit->head) == unit) || (run && hd_load_relaxed(&unit->live) == 1);
     if (head && !visit_unit(walk, unit, kind)) return false;
-    size_t step = kind != HD_UNIT_NONE && kind != HD_UNIT_BUSY ? hd_peek(&unit->run_units) : 1;
+    size_t step = kind != HD_UNIT_NONE ? hd_peek(&unit->run_units) : 1;
     at += step > 0 && (head || kind == HD_UNIT_CLEAN || kind == HD_UNIT_DIRTY) ? step : 1;
   }
   return true;

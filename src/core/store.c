@@ -13,6 +13,7 @@ enum {
   COMMIT_STEP = 256 * 1024,
   HD_UNIT_ALIGN = 64 * 1024,
   RESERVE_BYTES = 512 * 1024,
+  ASIDE_COUNT = 32,          /* items of each size put aside for the time of a fork */
   PAGE = 4096,               /* purging: of systems with such pages, the first 64 MiB, */
   PAGE_COUNT = 16384,
   PURGE_SHIFT = 10,          /* items of 1, 2 and 4 KiB: the byte maps of small blocks, */
@@ -23,6 +24,7 @@ enum {
 
 typedef struct free_item {
   struct free_item *next;
+  size_t bin; /* of one that is deferred */
 } free_item;
 
 static struct {
@@ -38,6 +40,10 @@ static struct {
   size_t clean_count;              /* pages that were purged and not used since */
   uint64_t clean[PAGE_COUNT / 64];
   uint8_t free_kib[PAGE_COUNT];    /* hdi_store_purge's own: free items of a page, in KiB */
+  _Atomic(free_item *) deferred;   /* given back while a fork held the lock */
+  _Atomic(free_item *) aside[BIN_COUNT][ASIDE_COUNT]; /* for those who will not get the lock, */
+  unsigned aside_count[BIN_COUNT]; /* so many of each, */
+  atomic_uint fork_need[BIN_COUNT]; /* of which so many were wanted during the last fork */
 } store;
 
 bool hdi_store_init(void *range, size_t bytes) {
@@ -83,37 +89,6 @@ static void *take_fresh(size_t bytes) {
   }
 }
 
-/* While a fork holds the lock: memory from a reserve by a bump pointer alone. A reserve that is used up is followed by another, or
- * a program that forks for days would come to wait after all. */
-typedef struct reserve {
-  _Alignas(4096) atomic_size_t used;
-  uint8_t items[RESERVE_BYTES - 4096];
-} reserve;
-
-static reserve *add_reserve(void) {
-  reserve *more = hdi_os_reserve(sizeof *more, HD_UNIT_ALIGN, false);
-  if (more == NULL || hdi_os_commit(more, sizeof *more)) return more;
-  hdi_os_unreserve(more, sizeof *more);
-  return NULL;
-}
-
-static void *take_during_fork(size_t rounded) {
-  static reserve first;
-  static _Atomic(reserve *) current = &first;
-  size_t align = hd_min(rounded, 4096);
-  for (;;) {
-    reserve *now = hd_load_acquire(&current);
-    size_t at = hd_round_up(hd_add(&now->used, rounded + align) + offsetof(reserve, items), align);
-    if (at + rounded <= sizeof *now) {
-      hd_add(&store.used, rounded);
-      return (uint8_t *)now + at;
-    }
-    reserve *more = add_reserve();
-    if (more == NULL) return NULL;
-    if (!hd_swap_if(&current, &now, more)) hdi_os_unreserve(more, sizeof *more); /* somebody else was faster */
-  }
-}
-
 static bool is_purged(unsigned bin) { return bin >= PURGE_FIRST_BIN && bin <= PURGE_LAST_BIN; }
 
 static void push(unsigned bin, free_item *item) {
@@ -144,24 +119,122 @@ static void *take_clean(unsigned bin) {
   return page;
 }
 
+/* ---- while a fork holds the lock ---------------------------------------------------------------------------------------- */
+
+static void defer(free_item *item, unsigned bin) {
+  item->bin = bin;
+  item->next = hd_load_relaxed(&store.deferred);
+  while (!hd_swap_if(&store.deferred, &item->next, item)) {
+  }
+}
+
+static void take_in_deferred(void) {
+  if (HD_LIKELY(hd_load_relaxed(&store.deferred) == NULL)) return;
+  free_item *item = hd_exchange(&store.deferred, NULL);
+  while (item != NULL) {
+    free_item *next = item->next;
+    unsigned bin = (unsigned)item->bin;
+    item->bin = 0;
+    push(bin, item);
+    item = next;
+  }
+}
+
+/* By the thread that forks, with the lock: what is free is put aside, or a program that goes on while it forks would take new memory at
+ * every fork. What is changed here is copied for the child, so it is no more than others will want. */
+static void put_aside(void) {
+  take_in_deferred();
+  for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+    unsigned need = hd_exchange(&store.fork_need[bin], 0), count = store.aside_count[bin];
+    if (count > 0) count -= (count + 31) / 32;
+    count = hd_min(hd_max(4 * need, count), ASIDE_COUNT);
+    store.aside_count[bin] = count;
+    for (unsigned i = 0; i < count && store.bin[bin] != NULL; i++) {
+      hd_store_release(&store.aside[bin][i], pop(bin));
+    }
+  }
+}
+
+static free_item *take_aside(unsigned bin) {
+  free_item *item = NULL;
+  for (unsigned i = 0; i < ASIDE_COUNT && item == NULL; i++) {
+    if (hd_load_relaxed(&store.aside[bin][i]) != NULL) item = hd_exchange(&store.aside[bin][i], NULL);
+  }
+  return item;
+}
+
+/* By the same thread, once it is over. */
+static void put_back(void) {
+  for (unsigned bin = 0; bin < BIN_COUNT; bin++) {
+    for (free_item *item = take_aside(bin); item != NULL; item = take_aside(bin)) push(bin, item);
+  }
+}
+
+/* Then memory from a reserve by a bump pointer alone. A reserve that is used up is followed by another, or a program that forks for days
+ * would come to wait after all. */
+typedef struct reserve {
+  _Alignas(4096) atomic_size_t used;
+  uint8_t items[RESERVE_BYTES - 4096];
+} reserve;
+
+static reserve *add_reserve(void) {
+  reserve *more = hdi_os_reserve(sizeof *more, HD_UNIT_ALIGN, false);
+  if (more == NULL || hdi_os_commit(more, sizeof *more)) return more;
+  hdi_os_unreserve(more, sizeof *more);
+  return NULL;
+}
+
+static void *take_reserved(size_t rounded) {
+  static reserve first;
+  static _Atomic(reserve *) current = &first;
+  size_t align = hd_min(rounded, 4096);
+  for (;;) {
+    reserve *now = hd_load_acquire(&current);
+    size_t at = hd_round_up(hd_add(&now->used, rounded + align) + offsetof(reserve, items), align);
+    if (at + rounded <= sizeof *now) return (uint8_t *)now + at;
+    reserve *more = add_reserve();
+    if (more == NULL) return NULL;
+    if (!hd_swap_if(&current, &now, more)) hdi_os_unreserve(more, sizeof *more); /* somebody else was faster */
+  }
+}
+
+/* ---- taking and giving -------------------------------------------------------------------------------------------------- */
+
+static void *take_locked(unsigned bin) {
+  take_in_deferred();
+  void *item = pop(bin);
+  if (item == NULL) item = take_clean(bin);
+  return item != NULL ? item : take_fresh((size_t)1 << (bin + FIRST_SHIFT));
+}
+
+static void *take_during_fork(unsigned bin) {
+  hd_add(&store.fork_need[bin], 1u);
+  void *item = take_aside(bin);
+  return item != NULL ? item : take_reserved((size_t)1 << (bin + FIRST_SHIFT));
+}
+
 void *hdi_store_take(size_t bytes) {
   unsigned bin = bin_of(bytes);
+  void *item = NULL;
   if (bin >= BIN_COUNT) return NULL;
-  size_t rounded = (size_t)1 << (bin + FIRST_SHIFT);
-  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&store.lock))) return take_during_fork(rounded);
-  free_item *item = pop(bin);
-  if (item == NULL) item = take_clean(bin);
-  if (item == NULL) item = take_fresh(rounded);
-  hdi_lock_drop(&store.lock);
-  if (item != NULL) hd_add(&store.used, rounded);
+  if (HD_LIKELY(hdi_lock_take_unless_fork(&store.lock))) {
+    item = take_locked(bin);
+    hdi_lock_drop(&store.lock);
+  } else {
+    item = take_during_fork(bin);
+  }
+  if (item != NULL) hd_add(&store.used, (size_t)1 << (bin + FIRST_SHIFT));
   return item;
 }
 
 void hdi_store_give(void *memory, size_t bytes) {
   unsigned bin = bin_of(bytes);
-  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&store.lock))) return; /* lost: a few hundred bytes, once in a fork at most */
-  push(bin, memory);
-  hdi_lock_drop(&store.lock);
+  if (HD_LIKELY(hdi_lock_take_unless_fork(&store.lock))) {
+    push(bin, memory);
+    hdi_lock_drop(&store.lock);
+  } else {
+    defer(memory, bin);
+  }
   hd_sub(&store.used, (size_t)1 << (bin + FIRST_SHIFT));
 }
 
@@ -242,4 +315,4 @@ void hdi_store_let_go(void) { hdi_lock_drop(&store.lock); }
 
 size_t hdi_store_used(void) { return hd_load_relaxed(&store.used); }
 
-void hdi_store_fork(hd_fork_step step) { hdi_lock_fork(&store.lock, step); }
+void hdi_store_fork(hd_fork_step step) { hdi_lock_fork_open(&store.lock, step, put_aside, put_back); }

@@ -37,6 +37,7 @@ static struct {
   hd_lock lock;
   hd_heap *orphans, *last_orphan; /* adopted from the front */
   hd_heap *retired; /* explicit heaps that were destroyed */
+  _Atomic(hd_heap *) orphans_in_fork, retired_in_fork; /* where both are, and come to, while a fork holds the lock */
 } pool;
 
 /* Some thread has no exit handler: its heap must be looked for. */
@@ -81,6 +82,15 @@ static unsigned start(void) {
   return START_DONE;
 }
 
+/* pthread_atfork is a piece of the C library that is linked in at a library's end, where nobody else goes, and calls this. */
+#ifdef __GLIBC__
+extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
+extern void *__dso_handle __attribute__((visibility("hidden")));
+static void watch_forks(void) { __register_atfork(fork_prepare, fork_parent, fork_child, &__dso_handle); }
+#else
+static void watch_forks(void) { pthread_atfork(fork_prepare, fork_parent, fork_child); }
+#endif
+
 /* Begin the start, or take it over from a thread that did not survive a fork. */
 static void start_from(unsigned expected) {
   if (!hd_swap_if(&start_state, &expected, START_BUSY | hdi_os_thread_id() << START_THREAD_SHIFT)) return;
@@ -88,7 +98,7 @@ static void start_from(unsigned expected) {
   unsigned result = start();
   hd_store_release(&start_state, result);
   hdi_os_wake(&start_state);
-  if (result == START_DONE) pthread_atfork(fork_prepare, fork_parent, fork_child);
+  if (result == START_DONE) watch_forks();
 }
 
 void hdi_thread_init(void) {
@@ -114,7 +124,7 @@ bool hdi_thread_init_space(void) {
   bool first = !hd_load_relaxed(&late) && start_space();
   if (first) hd_store_release(&late, true);
   hdi_lock_drop(&pool.lock);
-  if (first) pthread_atfork(fork_prepare, fork_parent, fork_child);
+  if (first) watch_forks();
   return hd_load_acquire(&late);
 }
 
@@ -122,11 +132,33 @@ bool hdi_thread_is_passthrough(void) { return hd_load_acquire(&start_state) == S
 
 /* ---- heaps ------------------------------------------------------------------------------------------------------- */
 
+/* Lists for the time of a fork, linked by next_orphan. Whoever takes from one takes it whole, so that nobody else sees it half changed. */
+static void add_in_fork(_Atomic(hd_heap *) *list, hd_heap *heaps) {
+  hd_heap *none = NULL;
+  if (heaps == NULL || hd_swap_if(list, &none, heaps)) return;
+  while (heaps != NULL) { /* others came meanwhile */
+    hd_heap *next = heaps->next_orphan;
+    heaps->next_orphan = hd_load_relaxed(list);
+    while (!hd_swap_if(list, &heaps->next_orphan, heaps)) {
+    }
+    heaps = next;
+  }
+}
+
+static hd_heap *take_in_fork(_Atomic(hd_heap *) *list) {
+  hd_heap *heap = hd_exchange(list, NULL);
+  if (heap == NULL) return NULL;
+  add_in_fork(list, heap->next_orphan);
+  heap->next_orphan = NULL;
+  return heap;
+}
+
 hd_heap *hdi_thread_first_heap(void) { return hd_load_acquire(&registered); }
 
 static hd_heap *take_retired(void) {
   hd_heap *heap = NULL;
-  if (!hdi_lock_take_unless_fork(&pool.lock)) return NULL;
+  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&pool.lock))) return take_in_fork(&pool.retired_in_fork);
+  if (pool.retired == NULL) pool.retired = hd_exchange(&pool.retired_in_fork, NULL);
   if (pool.retired != NULL) {
     heap = pool.retired;
     pool.retired = heap->next_orphan;
@@ -158,6 +190,7 @@ void hdi_thread_retire_heap(hd_heap *heap) {
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_DEAD);
   memset((void *)heap->slot, 0, sizeof heap->slot);
   memset(heap->class, 0, sizeof heap->class);
+  memset(heap->magazine, 0, sizeof heap->magazine);
   memset(heap->remote, 0, sizeof heap->remote);
   hd_store_owned(&heap->explicit_heap, false);
   hd_store_owned(&heap->one_user, false);
@@ -167,10 +200,14 @@ void hdi_thread_retire_heap(hd_heap *heap) {
   memset(heap->cached, 0, sizeof heap->cached);
   heap->cached_units = 0;
   heap->name[0] = 0;
-  if (!hdi_lock_take_unless_fork(&pool.lock)) return; /* lost: a heap's structure, once in a fork at most */
-  heap->next_orphan = pool.retired;
-  pool.retired = heap;
-  hdi_lock_drop(&pool.lock);
+  if (HD_LIKELY(hdi_lock_take_unless_fork(&pool.lock))) {
+    heap->next_orphan = pool.retired;
+    pool.retired = heap;
+    hdi_lock_drop(&pool.lock);
+    return;
+  }
+  heap->next_orphan = NULL;
+  add_in_fork(&pool.retired_in_fork, heap);
 }
 
 /* A heap that no exit handler could give to the orphans, and whose thread is gone now. The caller holds the lock. A child of vfork
@@ -188,9 +225,27 @@ static hd_heap *find_abandoned(void) {
 
 static unsigned late_id(void) { return thread_ended ? hdi_os_thread_id() : 0; }
 
+/* The orphans of a fork's time, where there are no others. The caller holds the lock. */
+static void gather(void) {
+  if (HD_LIKELY(hd_load_relaxed(&pool.orphans_in_fork) == NULL)) return;
+  hd_heap *first = hd_exchange(&pool.orphans_in_fork, NULL), *last = first;
+  if (first == NULL) return;
+  while (last->next_orphan != NULL) last = last->next_orphan;
+  pool.orphans = first;
+  pool.last_orphan = last;
+}
+
+static hd_heap *use_orphan(hd_heap *heap) {
+  if (heap == NULL) return NULL;
+  hd_store_relaxed(&heap->late_thread, late_id());
+  hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
+  return heap;
+}
+
 static hd_heap *adopt(void) {
   static uint8_t turns; /* looking costs a system call a heap: now and then, unless threads are known to end unseen */
-  if (!hdi_lock_take_unless_fork(&pool.lock)) return NULL;
+  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&pool.lock))) return use_orphan(take_in_fork(&pool.orphans_in_fork));
+  if (pool.orphans == NULL) gather();
   hd_heap *heap = pool.orphans;
   if (heap != NULL) {
     pool.orphans = heap->next_orphan;
@@ -198,10 +253,7 @@ static hd_heap *adopt(void) {
   } else if (turns++ % 8 == 0 || hd_load_relaxed(&unseen)) {
     heap = find_abandoned();
   }
-  if (heap != NULL) {
-    hd_store_relaxed(&heap->late_thread, late_id());
-    hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
-  }
+  use_orphan(heap);
   hdi_lock_drop(&pool.lock);
   return heap;
 }
@@ -273,13 +325,15 @@ static void thread_exit(void *value) {
   thread_ended = 1;
   hdi_heap_hidden = &hdi_heap_empty;
   hdi_heap_self = &hdi_heap_empty;
-  if (!hdi_lock_take_unless_fork(&pool.lock)) { /* who forks may be waiting for this thread to end */
-    hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
-    return;
-  }
+  bool locked = hdi_lock_take_unless_fork(&pool.lock); /* who forks may be waiting for this thread to end */
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
-  leave_orphan(heap, waits);
-  hdi_lock_drop(&pool.lock);
+  if (HD_LIKELY(locked)) {
+    leave_orphan(heap, waits);
+    hdi_lock_drop(&pool.lock);
+  } else {
+    heap->next_orphan = NULL;
+    add_in_fork(&pool.orphans_in_fork, heap);
+  }
 }
 
 /* ---- fork -------------------------------------------------------------------------------------------------------- */
@@ -292,11 +346,18 @@ static void fork_heaps(hd_fork_step step) {
   }
 }
 
+/* What waits in the lists can be had while the lock can't. */
+static void lay_open(void) {
+  add_in_fork(&pool.orphans_in_fork, pool.orphans);
+  add_in_fork(&pool.retired_in_fork, pool.retired);
+  pool.orphans = pool.last_orphan = pool.retired = NULL;
+}
+
 /* The outermost lock first on the way in. On the way out the order does not matter: nobody waits for two. */
 static void fork_step(hd_fork_step step) {
   hdi_purge_fork(step);
   fork_heaps(step);
-  hdi_lock_fork(&pool.lock, step);
+  hdi_lock_fork_open(&pool.lock, step, lay_open, gather);
   hdi_space_fork(step);
   hdi_store_fork(step);
 }
@@ -325,10 +386,32 @@ static void fork_orphan(hd_heap *heap) {
   leave_orphan(heap, has_many_pages(heap));
 }
 
+static bool is_orphan(const hd_heap *heap) { return hd_load_relaxed(&heap->life) == HD_HEAP_ORPHAN; }
+
+/* Whether the list has every heap that waits. */
+static bool all_listed(void) {
+  size_t waiting = 0, listed = 0;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) waiting += is_orphan(heap);
+  for (hd_heap *heap = pool.orphans; heap != NULL; heap = heap->next_orphan) listed++;
+  return waiting == listed;
+}
+
+/* If a thread was about to take from the list, it is made anew. */
+static void mend_orphans(void) {
+  gather();
+  if (all_listed()) return;
+  pool.orphans = pool.last_orphan = NULL;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (is_orphan(heap)) leave_orphan(heap, has_many_pages(heap));
+  }
+}
+
+/* Nothing is written that need not be: each page that is would be copied. */
 static void fork_child(void) {
   process = hdi_os_process_id();
+  if (pool.lock.nested == 0) mend_orphans(); /* not under the hands of this thread */
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    hd_store_relaxed(&heap->stopped, 0u);
+    if (hd_load_relaxed(&heap->stopped) != 0) hd_store_relaxed(&heap->stopped, 0u);
     if (heap == hdi_heap_mine()) {
       if (hd_load_relaxed(&heap->late_thread) != 0) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
     } else if (!heap->explicit_heap && hd_load_relaxed(&heap->life) == HD_HEAP_USED) {

@@ -29,7 +29,6 @@ enum hd_unit_kind {
   HD_UNIT_NONE = 0,   /* never used, or the inside of a free run or large block */
   HD_UNIT_CLEAN,      /* first or last unit of a free run that reads as zero */
   HD_UNIT_DIRTY,      /* first or last unit of a free run with old content */
-  HD_UNIT_BUSY,       /* a free run that is being purged right now */
   HD_UNIT_PAGE,       /* a unit of a page */
   HD_UNIT_LARGE,      /* first unit of a large block */
   HD_UNIT_REGION,     /* first unit of an arena's or pool's region */
@@ -40,13 +39,13 @@ enum hd_unit_kind {
 enum hd_page_state { HD_PAGE_NONE = 0, HD_PAGE_CURRENT, HD_PAGE_FULL, HD_PAGE_PARTIAL };
 
 /* Values of a block's byte in the byte map. Virgin blocks are 0 too, so that a fresh map need not be written. QUARANTINED: freed in
- * hardened mode, but not yet for anybody to have. */
-enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_NONE = 0xff };
+ * hardened mode, but not yet for anybody to have. CACHED: freed, and in its heap's magazine. */
+enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_CACHED = 3, HD_BLOCK_NONE = 0xff };
 
-/* Low bits of the owner word: a page of several units, whose free() goes by way of its head; memory of an explicit heap, whose
- * free() takes that heap's lock; a large block of such a heap, which has no map; and memory of hardened mode. The last has EXPLICIT as
- * well, though its heap is a thread's: that one bit keeps all fast ways away from it. */
-enum { HD_OWNER_MULTI = 1, HD_OWNER_EXPLICIT = 2, HD_OWNER_LARGE = 4, HD_OWNER_HARDENED = 8, HD_OWNER_BITS = 15 };
+/* Low bits of the owner word: a page whose free() goes by way of its head and, if it is a thread's, of a magazine; memory of an explicit
+ * heap, whose free() takes that heap's lock; a large block of such a heap, which has no map; and memory of hardened mode. The last has
+ * EXPLICIT as well, though its heap is a thread's: that one bit keeps all fast ways away from it. */
+enum { HD_OWNER_MEDIUM = 1, HD_OWNER_EXPLICIT = 2, HD_OWNER_LARGE = 4, HD_OWNER_HARDENED = 8, HD_OWNER_BITS = 15 };
 
 typedef _Atomic uint8_t hd_block_state;
 

@@ -359,11 +359,13 @@ HD_EXPORT bool hd_handles_stats_get(const hd_handles *handles, hd_handles_stats 
 
 /* ---- life ----------------------------------------------------------------------------------------------------------- */
 
+static size_t slots_most(bool is_short) { return is_short ? (size_t)1 << SHORT_INDEX_BITS : (size_t)UINT32_MAX - 1; }
+
 static bool is_valid(const hd_handles_config *config) {
   if (config == NULL || config->struct_bytes < sizeof *config) return false;
   if (config->handle_bits != 0 && config->handle_bits != 32 && config->handle_bits != 64) return false;
   if (config->limit_bytes > HD_HANDLE_RANGE_MOST || config->extra_bytes > HD_HANDLE_RANGE_MOST - config->limit_bytes) return false;
-  size_t most = config->handle_bits == 32 ? (size_t)1 << SHORT_INDEX_BITS : (size_t)UINT32_MAX - 1;
+  size_t most = slots_most(config->handle_bits == 32);
   if (config->extra_count >= most || config->limit_count > most - config->extra_count) return false;
   size_t alignment = config->alignment;
   return alignment == 0 || (hd_is_power_of_2(alignment) && alignment >= 16 && alignment <= 64 * HD_KIB);
@@ -372,7 +374,7 @@ static bool is_valid(const hd_handles_config *config) {
 /* The regions for the limits; limits that the program left open shrink until there are addresses for them. */
 static bool reserve(table *own, bool open_limit, bool open_count) {
   const char *name = own->name[0] == 0 ? NULL : own->name;
-  size_t most = hd_min((size_t)1 << own->index_bits, (size_t)UINT32_MAX - 1) - own->extra_count;
+  size_t most = slots_most(own->index_bits == SHORT_INDEX_BITS) - own->extra_count;
   for (;; own->limit_bytes /= 2) {
     if (open_count) own->limit_count = hd_min(hd_max(own->limit_bytes / 64, 16), most);
     size_t bytes = 0;

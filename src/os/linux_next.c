@@ -38,7 +38,8 @@ const hd_next *hdi_next_get(void) {
  * valgrind they put the answer in rdx. Request 0x1001 asks how many valgrinds are below. */
 static bool runs_on_valgrind(void) {
 #if defined(__x86_64__)
-  volatile uint64_t request[6] = {0x1001, 0, 0, 0, 0, 0};
+  volatile uint64_t request[6] = {0};
+  request[0] = 0x1001; /* by itself: as a part of the initializer it is a constant to be read; HD_START_TEXT has why that costs */
   uint64_t answer = 0;
   __asm__ volatile("rolq $3, %%rdi\n\trolq $13, %%rdi\n\trolq $61, %%rdi\n\trolq $51, %%rdi\n\txchgq %%rbx, %%rbx"
                    : "+d"(answer)

@@ -51,8 +51,12 @@ void hdi_os_unclaim(void *address, size_t bytes);
 /* reserved -> clean; parts of the range may be clean or dirty already, and stay that. false when the system refuses. */
 bool hdi_os_commit(void *address, size_t bytes);
 
-/* clean or dirty -> reserved (on), or back to clean (off). Whole system pages. false when the system refuses. */
+/* clean or dirty -> reserved (on), or back to clean (off). Whole system pages; parts of the range may be there already, and stay what they
+ * are. false when the system refuses. */
 bool hdi_os_guard(void *address, size_t bytes, bool on);
+
+/* The same as on, but the memory stays, and is found again after off. Parts that are reserved already may hold some, or none. */
+bool hdi_os_close(void *address, size_t bytes);
 
 /* dirty -> clean, the memory goes back to the system at once. false when the system refuses; then it stays dirty. */
 bool hdi_os_purge(void *address, size_t bytes);
@@ -62,9 +66,6 @@ bool hdi_os_move(void *from, void *to, size_t bytes);
 
 /* Ask for huge pages in a range, or ask for none. A hint. */
 void hdi_os_huge(void *address, size_t bytes, bool on);
-
-/* Back a clean range with memory at once, cheaper than one fault a page. A hint. */
-void hdi_os_populate(void *address, size_t bytes);
 
 /* Milliseconds of a clock that never goes back. Coarse (some ms) and cheap. */
 uint64_t hdi_os_now_ms(void);

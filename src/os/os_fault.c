@@ -354,7 +354,13 @@ WRAPPED(bool, commit, void *address, size_t bytes) {
 
 WRAPPED(bool, guard, void *address, size_t bytes, bool on) {
   if (refuse(HD_FAULT_GUARD) || !__real_hdi_os_guard(address, bytes, on)) return false;
-  enter(on ? "guard" : "unguard", address, bytes, on ? OPEN : RESERVED, on ? RESERVED : OPEN, 0);
+  enter(on ? "guard" : "unguard", address, bytes, RESERVED | OPEN, on ? RESERVED : OPEN, 0);
+  return true;
+}
+
+WRAPPED(bool, close, void *address, size_t bytes) {
+  if (refuse(HD_FAULT_GUARD) || !__real_hdi_os_close(address, bytes)) return false;
+  enter("close", address, bytes, RESERVED | OPEN, RESERVED, 0);
   return true;
 }
 

@@ -27,9 +27,6 @@ enum {
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
-#endif
 #ifndef MAP_FIXED_NOREPLACE
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
@@ -63,15 +60,22 @@ long hdi_os_read_file(const char *path, char *buffer, size_t bytes) {
   return (long)have;
 }
 
+HD_START_TEXT(huge_mode, "/sys/kernel/mm/transparent_hugepage/enabled");
+HD_START_TEXT(huge_bytes, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
+HD_START_TEXT(overcommit_mode, "/proc/sys/vm/overcommit_memory");
+
+/* The mode stands in brackets: always madvise [never]. */
 static void read_huge_facts(void) {
   char text[128];
-  long length = hdi_os_read_file("/sys/kernel/mm/transparent_hugepage/enabled", text, sizeof text - 1);
+  long length = hdi_os_read_file(huge_mode, text, sizeof text - 1);
   if (length <= 0) return;
   text[length] = 0;
-  hdi_os.huge_always = strstr(text, "[always]") != NULL;
-  if (strstr(text, "[never]") != NULL) return;
+  const char *mode = text;
+  while (*mode != 0 && *mode != '[') mode++;
+  hdi_os.huge_always = *mode == '[' && mode[1] == 'a';
+  if (*mode == '[' && mode[1] == 'n') return;
   hdi_os.huge_bytes = 2 * HD_MIB;
-  length = hdi_os_read_file("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size", text, sizeof text - 1);
+  length = hdi_os_read_file(huge_bytes, text, sizeof text - 1);
   uint64_t bytes = 0;
   while (length > 0 && (text[length - 1] < '0' || text[length - 1] > '9')) length--;
   if (length > 0 && hdi_text_read_bytes(text, (size_t)length, &bytes) && hd_is_power_of_2(bytes)) hdi_os.huge_bytes = bytes;
@@ -151,9 +155,12 @@ void hdi_os_unclaim(void *address, size_t bytes) { hdi_os_unreserve(address, byt
 
 bool hdi_os_commit(void *address, size_t bytes) { return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE)); }
 
+bool hdi_os_close(void *address, size_t bytes) { return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_NONE)); }
+
 bool hdi_os_guard(void *address, size_t bytes, bool on) {
-  if (failed(hd_syscall3(SYS_mprotect, address, bytes, on ? PROT_NONE : PROT_READ | PROT_WRITE))) return false;
-  if (on) advise(address, bytes, MADV_DONTNEED); /* not before: a refusal changes nothing */
+  if (!on) return hdi_os_commit(address, bytes);
+  if (!hdi_os_close(address, bytes)) return false;
+  advise(address, bytes, MADV_DONTNEED); /* not before: a refusal changes nothing */
   return true;
 }
 
@@ -176,7 +183,7 @@ static bool is_at_limit(void) {
 /* and where memory is promised to all processes together, and another one may be faster. */
 static bool is_memory_promised(void) {
   char mode = 0;
-  return hdi_os_read_file("/proc/sys/vm/overcommit_memory", &mode, 1) == 1 && mode == '2';
+  return hdi_os_read_file(overcommit_mode, &mode, 1) == 1 && mode == '2';
 }
 
 /* Whether the range that was moved away is still there, tried on a page of no use. An emulator (qemu-user 7.2) lets the call through and
@@ -203,8 +210,6 @@ bool hdi_os_move(void *from, void *to, size_t bytes) {
 }
 
 void hdi_os_huge(void *address, size_t bytes, bool on) { advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
-
-void hdi_os_populate(void *address, size_t bytes) { advise(address, bytes, MADV_POPULATE_WRITE); }
 
 uint64_t hdi_os_now_ms(void) {
   struct timespec now = {0, 0};

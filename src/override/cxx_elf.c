@@ -53,7 +53,7 @@ static void *new_aligned(size_t bytes, size_t alignment) {
 
 #define OPERATOR_NEW(name, size)                                                                                             \
   HD_EXPORT void *_Zn##name##size(size_t bytes);                                                                             \
-  HD_EXPORT void *_Zn##name##size(size_t bytes) { return new_or_throw(bytes); }                                              \
+  HD_EXPORT HOT void *_Zn##name##size(size_t bytes) { return new_or_throw(bytes); }                                          \
   HD_EXPORT void *_Zn##name##size##RKSt9nothrow_t(size_t bytes, const void *tag);                                            \
   HD_EXPORT void *_Zn##name##size##RKSt9nothrow_t(size_t bytes, const void *tag) {                                           \
     (void)tag;                                                                                                               \
@@ -69,9 +69,9 @@ static void *new_aligned(size_t bytes, size_t alignment) {
 
 #define OPERATOR_DELETE(name, size)                                                                                                     \
   HD_EXPORT void _Zd##name##Pv(void *p);                                                                                                \
-  HD_EXPORT void _Zd##name##Pv(void *p) { hdi_free(p); }                                                                                \
+  HD_EXPORT HOT void _Zd##name##Pv(void *p) { hdi_free(p); }                                                                            \
   HD_EXPORT void _Zd##name##Pv##size(void *p, size_t bytes);                                                                            \
-  HD_EXPORT void _Zd##name##Pv##size(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }                                            \
+  HD_EXPORT HOT void _Zd##name##Pv##size(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }                                        \
   HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag);                                                                 \
   HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag) {                                                                \
     (void)tag;                                                                                                                          \

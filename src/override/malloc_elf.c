@@ -10,9 +10,9 @@
 
 #define ALIAS(target) __attribute__((visibility("default"), alias(#target)))
 
-HD_EXPORT void *malloc(size_t bytes) { return hdi_alloc(bytes); }
-HD_EXPORT void free(void *p) { hdi_free(p); }
-HD_EXPORT void *calloc(size_t count, size_t bytes) { return hdi_alloc_zeroed(count, bytes); }
+HD_EXPORT HOT void *malloc(size_t bytes) { return hdi_alloc(bytes); }
+HD_EXPORT HOT void free(void *p) { hdi_free(p); }
+HD_EXPORT HOT void *calloc(size_t count, size_t bytes) { return hdi_alloc_zeroed(count, bytes); }
 HD_EXPORT void *realloc(void *p, size_t bytes) { return hdi_realloc(p, bytes); }
 
 HD_EXPORT void cfree(void *p) { hdi_free(p); }

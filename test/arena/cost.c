@@ -7,7 +7,7 @@
 #include "../support/support.h"
 #include "heddle/arena.h"
 
-enum { BATCH = 1000, TRIES = 300 };
+enum { BATCH = 1000, TRIES = 3000 };
 
 static void *volatile sink;
 
@@ -80,16 +80,15 @@ int main(void) {
   for (int i = 0; i < TRIES; i++) {
     for (int k = 0; k < FORMS; k++) {
       double took = form[k](arena) / BATCH;
-      if (took < best[k]) best[k] = took;
+      if (took > 0 && took < best[k]) best[k] = took; /* some machines' clocks step back */
     }
   }
-  ts_print(1, "ns: malloc+free %d.%02d, block %d.%02d, point+release %d.%02d, push+block+pop %d.%02d\n", (int)best[0],
-           (int)(best[0] * 100) % 100, (int)best[1], (int)(best[1] * 100) % 100, (int)best[2], (int)(best[2] * 100) % 100, (int)best[3],
-           (int)(best[3] * 100) % 100);
+  const char *const name[FORMS] = {"malloc+free", "block", "point+release", "push+block+pop", "block+reset", "the same on a growing arena"};
+  for (int k = 0; k < FORMS; k++) ts_print(1, "%s %d.%02d ns\n", name[k], (int)best[k], (int)(best[k] * 100) % 100);
   TS_CHECK(best[1] < best[0] / 2, "a block costs more than half of malloc and free");
   TS_CHECK(best[2] < best[0], "a point and its release cost more than malloc and free");
   TS_CHECK(best[3] < best[0], "point, block and release cost more than malloc and free");
-  TS_CHECK(best[4] < best[0] * 2, "a block and a reset cost %d.%02d ns", (int)best[4], (int)(best[4] * 100) % 100);
-  TS_CHECK(best[5] < best[0] * 1.5, "the same on a growing arena costs %d.%02d ns", (int)best[5], (int)(best[5] * 100) % 100);
+  TS_CHECK(best[4] < best[0] * 2, "a block and a reset cost twice malloc and free");
+  TS_CHECK(best[5] < best[0] * 1.5, "point, block and release on a growing arena cost 1.5 times malloc and free");
   return 0;
 }

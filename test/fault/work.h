@@ -33,6 +33,9 @@ void work_look(uint64_t seed);
 /** Something was refused since this was set to false. */
 extern atomic_bool work_refused;
 
+/** The system refuses nothing now, so that what can be given back must be. */
+extern atomic_bool work_all_granted;
+
 /** Judge a result: failure needs a reason and ENOMEM, success keeps errno. Evaluates the call once. */
 #define TRY(call) (errno = 0, work_judge((uintptr_t)(call) != 0, #call, __LINE__))
 #define TRY_POINTER(p, call) (errno = 0, (p) = (call), work_judge((p) != NULL, #call, __LINE__))

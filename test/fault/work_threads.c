@@ -10,6 +10,7 @@
 
 #include <heddle.h>
 
+#include "core/hardened.h"
 #include "os/os_fault.h"
 #include "work.h"
 
@@ -75,6 +76,48 @@ static void finish(struct share *shares, pthread_barrier_t *barrier) {
   pthread_barrier_destroy(barrier);
 }
 
+/* A thread that rests keeps nothing of a medium class: another one's collecting empties its magazine and its page. It can do so only with
+ * the system's barrier. */
+enum { RESTS_ON = 55000 };
+
+static void *rest(void *both) {
+  struct block block = {NULL, RESTS_ON, 0};
+  if (TRY_POINTER(block.p, hd_malloc(block.bytes))) hd_free(block.p);
+  pthread_barrier_wait(both);
+  pthread_barrier_wait(both);
+  return NULL;
+}
+
+static bool count_pages(const hd_area *area, void *block, size_t bytes, void *count) {
+  (void)block, (void)bytes;
+  *(size_t *)count += area->kind == HD_AREA_PAGE && area->block_bytes >= RESTS_ON;
+  return true;
+}
+
+static size_t pages_rested_on(void) {
+  size_t count = 0;
+  hd_heap_walk(NULL, false, count_pages, &count);
+  return count;
+}
+
+static void collect_from_resting_thread(void) {
+  pthread_barrier_t both;
+  pthread_t thread;
+  if (hdi_hardened_is_on()) return; /* its quarantine keeps the block */
+  TS_CHECK(pthread_barrier_init(&both, NULL, 2) == 0, "barrier");
+  TS_CHECK(pthread_create(&thread, NULL, rest, &both) == 0, "a thread");
+  pthread_barrier_wait(&both);
+  size_t before = pages_rested_on();
+  hd_collect(0);
+  size_t after = pages_rested_on();
+  pthread_barrier_wait(&both);
+  TS_CHECK(pthread_join(thread, NULL) == 0, "join");
+  pthread_barrier_destroy(&both);
+  if (!work_all_granted) return;
+  TS_CHECK(before >= 1, "%zu pages of its class", before);
+  TS_CHECK(after == 0, "%zu of %zu pages of a thread that rests are left", after, before);
+}
+
 /* The second half of each thread's blocks is freed when it is gone, and its heap has perhaps a new owner. */
 void work_threads(uint64_t seed) {
   static struct share old[THREADS], young[THREADS];
@@ -88,6 +131,7 @@ void work_threads(uint64_t seed) {
     finish(young, &barrier);
     for (size_t i = 0; i < THREADS; i++) drop(young[i].blocks, 1, 2);
   }
+  collect_from_resting_thread();
   hd_collect(0);
 }
 

@@ -42,7 +42,7 @@ static void use_or_fail(void *p, size_t bytes) {
 }
 
 #define MEDIUM ((size_t)30000)
-#define HUGE ((size_t)1536 << 20)
+#define HUGE ((size_t)(sizeof(void *) > 4 ? 1536 : 24) << 20) /* 64 threads want it at once */
 #define IMPOSSIBLE (SIZE_MAX - 100)
 /* The entry at five sizes: 0, small, medium, huge, impossible. call has bytes to ask for. */
 #define AT_SIZES(name, call)                                                                       \

@@ -27,7 +27,7 @@ typedef struct timing {
 
 static void least(double *to, double ns, size_t operations) {
   double each = ns / (double)operations;
-  if (*to == 0 || each < *to) *to = each;
+  if (each > 0 && (*to == 0 || each < *to)) *to = each; /* some machines' clocks step back */
 }
 
 #define KEEP(p) __asm__ volatile("" : : "r"(p) : "memory")

@@ -182,6 +182,31 @@ static void run(script *s, size_t operations) {
   TS_CHECK(hd_string_pool_destroy(s->pool) == s->count, "destroy tells %zu", s->count);
 }
 
+/* A table that was rebuilt holds its strings in another order than they came in: what a removal leaves behind must not hide those that
+ * stand there because the place was taken once. */
+static void check_rebuilt(uint64_t seed) {
+  enum { LONG = 14000, SHORT = 2100, LETTERS = 10 };
+  struct ts_rng rng = {seed};
+  char drawn[LETTERS + 1];
+  hd_string_pool_config config = {.struct_bytes = sizeof config, .intern = true};
+  hd_string_pool *pool = hd_string_pool_create(&config);
+  TS_CHECK(pool != NULL, "a pool");
+  for (uint64_t count = 0; count < LONG; count++) {
+    snprintf(drawn, sizeof drawn, "%010llu", (unsigned long long)count);
+    TS_CHECK(hd_string_pool_append(pool, drawn, LETTERS) == count, "string %s", drawn);
+  }
+  for (uint64_t count = LONG; count > SHORT;) {
+    count -= 1 + ts_below(&rng, count / 4);
+    TS_CHECK(hd_string_pool_flush(pool, count), "flush to %llu", (unsigned long long)count);
+    for (uint64_t i = 0; i < LONG; i++) {
+      snprintf(drawn, sizeof drawn, "%010llu", (unsigned long long)i);
+      uint64_t found = hd_string_pool_find(pool, drawn, LETTERS);
+      TS_CHECK(found == (i < count ? i : HD_STRING_NONE), "string %s of %llu", drawn, (unsigned long long)count);
+    }
+  }
+  hd_string_pool_destroy(pool);
+}
+
 int main(int argc, char **argv) {
   uint64_t seed = ts_option(argc, argv, "-s", 0);
   if (seed == 0) seed = ts_seed();
@@ -192,6 +217,8 @@ int main(int argc, char **argv) {
     snprintf(ts_replay, sizeof ts_replay, "%s -n 1 -o %zu -s %llu", argv[0], operations, (unsigned long long)own);
     run(&s, operations);
   }
+  snprintf(ts_replay, sizeof ts_replay, "%s -n 0 -s %llu", argv[0], (unsigned long long)seed);
+  for (uint64_t round = 0; round < 5; round++) check_rebuilt(ts_hash(seed, ~round) | 1);
   printf("%zu scripts of %zu operations\n", scripts, operations);
   return 0;
 }

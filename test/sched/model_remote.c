@@ -47,13 +47,16 @@ static void region_setup(void) {
   model_fill(0, BYTES_21, 22, block);
   sched_as(0);
   for (unsigned i = 3; i < 21; i++) give(block[i]);
+  hdi_heap_self->class[hdi_sizeclass_of(BYTES_8)].busy = true; /* or it would borrow these blocks */
   for (unsigned i = 0; i < 8; i++) whole[i] = take(BYTES_8);
   model_make_heap(1);
   model_make_heap(2);
 }
 
-/* A page of one unit: taken from, full, and then emptied by its owner while a push of it may be on its way. */
+/* A page of one unit: taken from, full, and then emptied by its owner while a push of it may be on its way. The magazine has no room. */
 static void region_owner_small(void) {
+  hd_magazine *magazine = hdi_heap_magazine(hdi_heap_self, hdi_sizeclass_of(BYTES_8));
+  magazine->end = magazine->top;
   void *p = take(BYTES_8);
   void *q = take(BYTES_8);
   for (unsigned i = 1; i < 8; i++) give(whole[i]);
@@ -98,6 +101,7 @@ static void reuse_setup(void) {
   model_fill(0, BYTES_8, 9, block);
   sched_as(0);
   for (unsigned i = 3; i < 8; i++) give(block[i]);
+  hdi_heap_self->class[hdi_sizeclass_of(BYTES_10)].busy = true; /* a page of its own, not a block of the larger class */
   model_make_heap(1);
   model_make_heap(2);
 }

@@ -9,6 +9,7 @@ static void *block[64], *small[64 + 4];
 
 /* ---- fork_free: one thread forks while two take and free; both sides of the fork go on ----------------------------- */
 
+enum { FREE_UNITS = 5 };
 static bool is_child;
 
 static void fork_setup(void) {
@@ -16,6 +17,8 @@ static void fork_setup(void) {
   model_fill(1, BYTES_8, 16, block);
   sched_as(0);
   block[20] = take(BYTES_8);
+  give(take(FREE_UNITS * HD_UNIT_BYTES));
+  hd_collect(0); /* the space's, and put aside for the fork: too little for all that is taken meanwhile */
 }
 
 static void fork_forker(void) {

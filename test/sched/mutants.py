@@ -18,7 +18,7 @@ sys.path.insert(0, str(HERE.parent / "support"))
 from mutants import Gone, copy_broken, report  # noqa: E402
 
 UNHOOKED = ["sched", "state", "hooks", "os_sched", "shadow"]
-WRAPPED = "-Wl,--wrap=pthread_key_create,--wrap=pthread_setspecific,--wrap=pthread_atfork"
+WRAPPED = "-Wl,--wrap=pthread_key_create,--wrap=pthread_setspecific,--wrap=__register_atfork"
 
 
 class Mutant(NamedTuple):
@@ -83,7 +83,7 @@ MUTANTS = [
         ("  hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs", "  hd_store_release(state + 1, HD_BLOCK_FREE); /* R1: pairs")]),
 
     Mutant("exit_free", "a thread keeps its heap after its end", "core/thread.c", [
-        ("  hdi_heap_self = &hdi_heap_empty;\n  if (!hdi_lock_take", "  if (!hdi_lock_take")]),
+        ("  hdi_heap_self = &hdi_heap_empty;\n  bool locked", "  bool locked")]),
     Mutant("exit_free", "a thread's counts end with it", "core/thread.c", [
         ("  hdi_remote_flush(heap);\n  hdi_remote_drain(heap);", "  hdi_remote_drain(heap);")]),
     Mutant("exit_free", "a page's count taken by a load and a store", "core/remote.c", [
@@ -95,11 +95,14 @@ MUTANTS = [
         ("if (unless_fork && hd_load_acquire(&forking) != 0) return false;", "")]),
     Mutant("fork_free", "a run is deferred by a store", "core/space.c", [
         ("while (!hd_swap_if(&space->deferred, &first->next, first)) {\n  }", "hd_store_release(&space->deferred, first);")]),
+    Mutant("fork_free", "a run is put aside under the hands of others", "core/space.c", [
+        ("if (hd_swap_if(&space->aside, &aside, aside + ((uint64_t)units << 32) - (units << 1)))",
+         "hd_store_release(&space->aside, aside + ((uint64_t)units << 32) - (units << 1));\n    if (true)")]),
     Mutant("fork_free", "the top is moved by a store", "core/space.c", [
         ("if (hd_swap_if(&space->top, &top, top + skip + units)) {",
          "hd_store_release(&space->top, top + skip + units);\n    {")]),
     Mutant("fork_free", "the heaps' list is not locked for the fork", "core/thread.c", [
-        ("  hdi_lock_fork(&pool.lock, step);\n", "")]),
+        ("  hdi_lock_fork_open(&pool.lock, step, lay_open, gather);\n", "")]),
 
     Mutant("purge_alloc", "the gate without its barrier", "core/gate.c", [("return hdi_os_heavy_barrier();", "return true;")]),
     Mutant("purge_alloc", "the collector does not look who is inside", "core/gate.c", [
@@ -108,6 +111,18 @@ MUTANTS = [
         ("return index / 64 != page->group || (claimed >> index % 64 & 1) == 0;", "return (void)claimed, true;")]),
     Mutant("purge_alloc", "the owner does not look at the gate", "core/gate.h", [
         ("if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return true;", "return true;")]),
+    Mutant("purge_alloc", "a free puts into the magazine outside the gate", "core/alloc.c", [
+        ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) {\n    free_later(p, unit, heap);\n    return;\n  }\n  hd_magazine",
+         "  (void)free_later;\n  hd_magazine")]),
+    Mutant("purge_alloc", "a malloc takes what the magazine held before the gate", "core/alloc.c", [
+        ("  bool empty = hd_load_stable(hd_cached *, &magazine->top) == hd_load_owned(&magazine->first);\n",
+         "  hd_cached *top = magazine->top;\n  bool empty = top == magazine->first;\n"),
+        ("  if (HD_UNLIKELY(magazine->top == magazine->first)) { /* a collector has been here since the look above */\n"
+         "    hdi_gate_leave(heap);\n    return hdi_alloc_slow(bytes);\n  }\n", "  magazine->top = top;\n")]),
+    Mutant("purge_alloc", "what is in the magazine is free by its byte", "core/alloc.c", [
+        ("hd_store_relaxed(state, HD_BLOCK_CACHED);", "hd_store_relaxed(state, HD_BLOCK_FREE);")]),
+    Mutant("adopt", "a thread leaves its magazines full", "core/heap.c", [
+        ("    empty_magazine(heap, hdi_heap_magazine(heap, i));\n    open_magazine(heap, i);\n", "    (void)empty_magazine;\n")]),
 
     Mutant("last_bit", "a block's bit is gone before its byte is live", "core/alloc.h", [
         ("  hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);\n  hdi_alloc_set_bits(slot, bits & (bits - 1));",
@@ -188,7 +203,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--source", default=HERE.parents[1] / "src", help="the core's sources")
     parser.add_argument("--include", default=HERE.parents[1] / "include")
-    parser.add_argument("--out", default="sched-mutants", help="where to build")
+    parser.add_argument("--out", default=HERE.parents[1] / "build" / "sched-mutants", help="where to build")
     parser.add_argument("--cc", default="cc")
     parser.add_argument("--model", action="append", help="only the mutants of this model")
     parser.add_argument("--limit", type=int, default=60000, help="schedules a mutant")

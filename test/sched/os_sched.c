@@ -65,6 +65,11 @@ hd_claim hdi_os_claim(void *address, size_t bytes) {
 void hdi_os_unclaim(void *address, size_t bytes) { (void)address, (void)bytes; }
 bool hdi_os_commit(void *address, size_t bytes) { return address != NULL && bytes != 0; }
 
+bool hdi_os_close(void *address, size_t bytes) {
+  (void)address, (void)bytes;
+  return false;
+}
+
 bool hdi_os_guard(void *address, size_t bytes, bool on) {
   (void)address, (void)bytes, (void)on;
   return false;
@@ -81,7 +86,6 @@ bool hdi_os_move(void *from, void *to, size_t bytes) {
   return false;
 }
 void hdi_os_huge(void *address, size_t bytes, bool on) { (void)address, (void)bytes, (void)on; }
-void hdi_os_populate(void *address, size_t bytes) { (void)address, (void)bytes; }
 size_t hdi_os_resident_bytes(void) { return 0; }
 size_t hdi_os_resident_in(const void *address, size_t bytes) {
   (void)address, (void)bytes;
@@ -168,8 +172,9 @@ int __wrap_pthread_setspecific(pthread_key_t key, const void *value) {
   return 0;
 }
 
-int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void));
-int __wrap_pthread_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
+int __wrap___register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
+int __wrap___register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library) {
+  (void)library;
   fork_handler[0] = prepare;
   fork_handler[1] = parent;
   fork_handler[2] = child;

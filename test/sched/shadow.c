@@ -124,14 +124,17 @@ static void audit_page(hd_unit *page) {
   const hd_class *class = &heap->class[page->class_index];
   uint32_t used = hdi_page_used(page);
   uint32_t known = 0, claimed = 0;
-  for (uint32_t i = 0; i < page->capacity; i++) known += atomic_load(&page->map[i]) == HD_BLOCK_LIVE;
+  for (uint32_t i = 0; i < page->capacity; i++) {
+    unsigned state = atomic_load(&page->map[i]);
+    known += state == HD_BLOCK_LIVE || state == HD_BLOCK_CACHED;
+  }
   if (page->state == HD_PAGE_CURRENT) claimed = hd_bit_count(heap->slot[page->class_index].bits);
   uint32_t counted = untold(page);
   /* In the child of a fork each vanished thread may have had one block in its hands, and one page. */
   uint32_t off = loss_expected ? VANISHED : 0;
   if (used > known + claimed + counted + off || used + off < known + claimed + counted) {
-    sched_fail("page %zu, state %u: in use %u, but %u live + %u claimed + %u counted", (size_t)(page - hdi_space.units), page->state, used,
-               known, claimed, counted);
+    sched_fail("page %zu, state %u: in use %u, but %u live or cached + %u claimed + %u counted", (size_t)(page - hdi_space.units),
+               page->state, used, known, claimed, counted);
   }
   SCHED_CHECK((class->page == page) == (page->state == HD_PAGE_CURRENT));
   SCHED_CHECK(stands_in_list(class, page) == (page->state == HD_PAGE_PARTIAL));
@@ -186,6 +189,27 @@ static unsigned audit_pages(void) {
   return resting;
 }
 
+/* What stands in the heap's magazines is marked so, and nothing else in its pages is. */
+static void audit_magazines(hd_heap *heap) {
+  unsigned standing = 0, marked = 0;
+  for (unsigned i = HD_SMALL_CLASSES + 1; i < HD_CLASS_COUNT; i++) {
+    hd_magazine *magazine = hdi_heap_magazine(heap, i);
+    SCHED_CHECK(magazine->first <= magazine->top && magazine->top <= magazine->end);
+    for (const hd_cached *at = magazine->first; at < magazine->top; at++, standing++) {
+      hd_unit *unit = hdi_space_find(at->block);
+      SCHED_CHECK(unit != NULL && unit->class_index == i && owner_of(unit->head) == heap);
+      SCHED_CHECK(at->state == unit->map + hdi_unit_block_index(unit, at->block));
+      SCHED_CHECK(atomic_load(at->state) == HD_BLOCK_CACHED);
+    }
+  }
+  for (size_t at = 0; at < atomic_load(&hdi_space.top); at++) {
+    hd_unit *unit = hdi_space.units + at;
+    if (atomic_load(&unit->kind) != HD_UNIT_PAGE || unit->head != unit || owner_of(unit) != heap) continue;
+    for (uint32_t i = 0; i < unit->capacity; i++) marked += atomic_load(&unit->map[i]) == HD_BLOCK_CACHED;
+  }
+  if (standing != marked) sched_fail("%u blocks are marked as cached, %u stand in magazines", marked, standing);
+}
+
 static bool has_counts(const hd_heap *heap) {
   for (unsigned i = 0; i < HD_REMOTE_TABLE; i++) {
     if (heap->remote[i].page != NULL) return true;
@@ -210,6 +234,7 @@ void shadow_audit(void) {
     if (atomic_load(&heap->stopped) != 0 || heap->held) sched_fail("a heap stays stopped");
     if (atomic_load(&heap->busy) != 0 && atomic_load(&heap->life) != HD_HEAP_DEAD) sched_fail("a heap's gate stays entered");
     if (atomic_load(&heap->lock.word) != 0) sched_fail("a heap stays locked");
+    if (atomic_load(&heap->life) != HD_HEAP_DEAD && !loss_expected) audit_magazines(heap);
     if (atomic_load(&heap->life) == HD_HEAP_ORPHAN && has_counts(heap)) sched_fail("a thread took untold counts with it");
   }
 }

@@ -153,6 +153,16 @@ size_t ts_resident(const void *from, size_t bytes) {
   return present * page;
 }
 
+/* ---- reports of misuse ------------------------------------------------------------------------------------------ */
+
+struct ts_reports ts_reports;
+
+void ts_count_report(const void *p, const char *code) {
+  (void)p;
+  ts_reports.count++;
+  snprintf(ts_reports.code, sizeof ts_reports.code, "%s", code);
+}
+
 /* ---- children --------------------------------------------------------------------------------------------------- */
 
 static void collect(pid_t child, int fd, unsigned timeout_s, struct ts_outcome *outcome) {

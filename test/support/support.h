@@ -61,6 +61,15 @@ size_t ts_rss(void);
 size_t ts_resident(const void *from, size_t bytes);
 size_t ts_os_page(void);
 
+/* ---- reports of misuse ------------------------------------------------------------------------------------------ */
+
+/** What ts_count_report, a hook for hd_misuse_hook_set, was told: how often, and the last code. */
+extern struct ts_reports {
+  int count;
+  char code[16];
+} ts_reports;
+void ts_count_report(const void *p, const char *code);
+
 /* ---- children --------------------------------------------------------------------------------------------------- */
 
 struct ts_outcome {

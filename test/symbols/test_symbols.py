@@ -109,3 +109,16 @@ def test_no_text_relocations_or_executable_stack(heddle):
     assert "TEXTREL" not in dynamic
     stack = [row for row in headers.splitlines() if "GNU_STACK" in row]
     assert stack and " RWE " not in stack[0]
+
+
+def test_what_every_program_runs_lies_together(heddle):
+    """From the first function to the last one that a first malloc, a free and the end of the process need: the pages that a system maps at
+    one fault, and nothing of the library is run in front of it or behind."""
+    dynamic = subprocess.run(["readelf", "-dW", str(heddle.library)], capture_output=True, text=True, check=True).stdout
+    assert "(INIT_ARRAY)" in dynamic and not re.search(r"\((INIT|FINI)\)", dynamic)
+    lines = subprocess.run(["nm", "-n", str(heddle.library)], capture_output=True, text=True, check=True).stdout.splitlines()
+    address = {name: int(at, 16) for at, kind, name in (line.split() for line in lines if len(line.split()) == 3) if kind in "tT"}
+    needed = ("malloc", "free", "hdi_os_init", "hdi_options_init", "hdi_thread_init", "hdi_space_take", "hdi_alloc_slow", "hdi_heap_refill",
+              "hdi_store_take", "hdi_purge_collect")
+    first = min(address.values())
+    assert {name: address[name] - first for name in needed if address[name] - first > 64 * 1024} == {}

@@ -1,6 +1,6 @@
 /* Systems unlike the one that tests run on, each in a child of its own: such as let nobody choose addresses, lack the barrier, mremap
- * or huge pages, have one processor, or refuse at a moment that no plan of test/fault hits. The linker puts what stands below between the
- * library and the system (--wrap). In each the heap must work, or say ENOMEM, and work again when the system does.
+ * or huge pages, have one processor, or refuse at a moment that no plan of test/fault hits. What is refused
+ * stands in systems.c. In each the heap must work, or say ENOMEM, and work again when the system does.
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
@@ -8,69 +8,24 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "../support/support.h"
 #include "core/purge.h"
+#include "core/region.h"
 #include "core/space.h"
+#include "core/space_grow.h"
 #include "core/store.h"
 #include "core/thread.h"
 #include "heddle.h"
 #include "heddle/arena.h"
 #include "os/os.h"
+#include "systems.h"
 
-/* What the system refuses: 0 nothing; n > 0 the next n calls; less than 0 all of them. */
-static struct {
-  int claim, commit, reserve, purge, barrier_init, barrier, resident, key;
-  size_t commit_from, reserve_below; /* only such lengths, when not 0 */
-  void (*init)(void);
-} refuse;
-
-static bool is_refused(int *count) {
-  if (*count > 0) return (*count)-- > 0;
-  return *count < 0;
-}
-
-#define WRAPPED(result, name, ...)          \
-  result __real_hdi_os_##name(__VA_ARGS__); \
-  result __wrap_hdi_os_##name(__VA_ARGS__); \
-  result __wrap_hdi_os_##name(__VA_ARGS__)
-
-WRAPPED(void, init, void) {
-  __real_hdi_os_init();
-  if (refuse.init != NULL) refuse.init();
-}
-
-WRAPPED(hd_claim, claim, void *address, size_t bytes) {
-  return is_refused(&refuse.claim) ? HD_CLAIM_REFUSED : __real_hdi_os_claim(address, bytes);
-}
-
-WRAPPED(bool, commit, void *address, size_t bytes) {
-  if (bytes >= refuse.commit_from && is_refused(&refuse.commit)) return false;
-  return __real_hdi_os_commit(address, bytes);
-}
-
-WRAPPED(void *, reserve, size_t bytes, size_t alignment, bool readable) {
-  if ((refuse.reserve_below == 0 || bytes < refuse.reserve_below) && is_refused(&refuse.reserve)) return NULL;
-  return __real_hdi_os_reserve(bytes, alignment, readable);
-}
-
-WRAPPED(bool, purge, void *address, size_t bytes) { return !is_refused(&refuse.purge) && __real_hdi_os_purge(address, bytes); }
-WRAPPED(bool, heavy_barrier, void) { return !is_refused(&refuse.barrier) && __real_hdi_os_heavy_barrier(); }
-WRAPPED(bool, heavy_barrier_init, void) { return !is_refused(&refuse.barrier_init) && __real_hdi_os_heavy_barrier_init(); }
-
-/* All of it is resident, as after a dense growth. */
-static bool seems_resident;
-WRAPPED(size_t, resident_in, const void *address, size_t bytes) {
-  return seems_resident ? bytes : __real_hdi_os_resident_in(address, bytes);
-}
-
-int __real_pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
-int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *));
-int __wrap_pthread_key_create(pthread_key_t *key, void (*destructor)(void *)) {
-  return is_refused(&refuse.key) ? EAGAIN : __real_pthread_key_create(key, destructor);
-}
+/* A program that says nothing where it might. */
+const char *heddle_options;
 
 /* ---- a bit of everything --------------------------------------------------------------------------------------------- */
 
@@ -113,7 +68,10 @@ static void use(void) {
 static void fail_then_use(void) {
   errno = 0;
   TS_CHECK(hd_malloc(10) == NULL && errno == ENOMEM, "malloc without memory");
+  bool zeroed = false;
   TS_CHECK(hd_heap_create(NULL) == NULL, "a heap without memory");
+  TS_CHECK(hdi_region_take(HD_AREA_POOL, NULL, 10, &zeroed) == NULL, "a region without memory");
+  TS_CHECK(hdi_region_reserve(HD_AREA_POOL, NULL, 10) == NULL, "a region without memory");
   memset(&refuse, 0, sizeof refuse);
   use();
 }
@@ -137,6 +95,20 @@ static void no_choice_no_store(void) {
   hd_free(NULL);
   refuse.claim = 4;
   refuse.reserve = 0;
+  use();
+}
+
+/* There is a window, and no place for the store: not now, or not for a long one. */
+static void no_store(void) {
+  refuse.claim = refuse.reserve = -1;
+  refuse.reserve_after = 2;
+  fail_then_use();
+}
+
+static void short_store(void) {
+  refuse.claim = -1;
+  refuse.reserve = 2;
+  refuse.reserve_after = 2;
   use();
 }
 
@@ -274,7 +246,7 @@ static void other_huge(void) {
 static void with_always(void) { hdi_os.huge_always = true; }
 static void always_huge(void) {
   refuse.init = with_always;
-  seems_resident = true;
+  refuse.seems_resident = true;
   use();
 }
 
@@ -306,6 +278,176 @@ static void secure(void) {
   use();
   hd_option_get("purge-delay", value, sizeof value);
   TS_CHECK(strcmp(value, "750") == 0, "purge-delay is %s", value);
+}
+
+/* Refused in the middle of it: a window that was reserved, and one that goes on behind somebody else's memory. */
+static void reserved_then_refused(void) {
+  refuse.claim = -1;
+  use();
+  refuse.commit = -1;
+  errno = 0;
+  TS_CHECK(hd_malloc(100 * MIB) == NULL && errno == ENOMEM, "a commit is refused");
+  refuse.commit = 0;
+  use();
+}
+
+/* A whole step and no more: there is nothing less to ask for. */
+static void refused_step(void) {
+  hd_free(hd_malloc(1));
+  size_t have = hd_load_acquire(&hdi_space.committed);
+  refuse.claim = refuse.commit = -1;
+  TS_CHECK(hdi_space_grow(&hdi_space, hd_round_up(have + 1, HD_COMMIT_UNITS)) == HD_CLAIM_REFUSED, "a step is refused");
+  TS_CHECK(hd_load_acquire(&hdi_space.committed) == have, "the end stays where it was");
+  refuse.claim = refuse.commit = 0;
+  use();
+}
+
+static void refused_beside_others(void) {
+  int refused = 0;
+  hd_free(hd_malloc(1));
+  for (int after = 0; after < 8; after++) {
+    uint8_t *end = hdi_space.base + (hd_load_acquire(&hdi_space.committed) << HD_UNIT_SHIFT);
+    void *other = mmap(end, HD_UNIT_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+    TS_CHECK(other == end || errno == EEXIST, "somebody else's memory behind the end");
+    refuse.claim_after = after;
+    refuse.claim = -1;
+    void *p = hd_malloc(100 * MIB);
+    refused += p == NULL;
+    hd_free(p);
+    refuse.claim = 0;
+    use();
+  }
+  TS_CHECK(refused > 2 && refused < 8, "%d refusals", refused);
+}
+
+/* The helper ends when there has been nothing to do for long, which here is not long; and is started again. */
+static void idle_helper(void) {
+  refuse.hasty = true;
+  for (int round = 0; round < 3; round++) {
+    void *p = hd_malloc(64 * MIB);
+    memset(p, 1, 64 * MIB);
+    hd_free(p);
+    TS_CHECK(hd_load_acquire(&hdi_purge_running) == 1, "the helper runs");
+    hd_collect(0);
+    for (int i = 0; i < 3000 && hd_load_acquire(&hdi_purge_running) != 0; i++) ts_sleep_ms(2);
+    TS_CHECK(hd_load_acquire(&hdi_purge_running) == 0, "the helper has ended");
+    ts_sleep_ms(20); /* its thread as well, or the next one would not be started at once */
+  }
+}
+
+static void with_little_memory(void) { hdi_os.ram_bytes = 512 * MIB; }
+static void with_much_memory(void) { hdi_os.ram_bytes = (size_t)6 << 40; }
+static void little_memory(void) {
+  refuse.init = with_little_memory;
+  use();
+  TS_CHECK(hdi_space.unit_count << HD_UNIT_SHIFT == 64 * HD_GIB, "a window of %zu units", hdi_space.unit_count);
+}
+
+static void much_memory(void) {
+  refuse.init = with_much_memory;
+  use();
+  TS_CHECK(hdi_space.unit_count << HD_UNIT_SHIFT == 4096 * HD_GIB, "a window of %zu units", hdi_space.unit_count);
+}
+
+static void check_delay(const char *wanted) {
+  char value[16];
+  use();
+  hd_option_get("purge-delay", value, sizeof value);
+  TS_CHECK(strcmp(value, wanted) == 0, "purge-delay is %s", value);
+}
+
+/* The file that all programs read, where nobody names another. */
+static void common_file(void) {
+  unsetenv("HEDDLE_FILE");
+  refuse.file = "purge-delay:79\n";
+  check_delay("79");
+}
+
+static void empty_file(void) {
+  refuse.file = "";
+  check_delay("750");
+}
+
+/* Entries that no shell would make. */
+static void odd_environment(void) {
+  static char no_value[] = "HEDDLE_PURGE_DELAY", no_name[] = "HEDDLE_=5", long_name[] = "HEDDLE_PURGE_DELAY_AND_MUCH_MORE_THAN_THAT=5";
+  static char right[] = "HEDDLE_PURGE_DELAY=80";
+  static char *entries[] = {no_value, no_name, long_name, right, NULL};
+  environ = entries;
+  check_delay("80");
+}
+
+static void no_environment(void) {
+  environ = NULL;
+  check_delay("750");
+}
+
+static int told;
+static void tell(const void *p, const char *code) {
+  (void)p;
+  told += strcmp(code, "HD-E05") == 0;
+}
+
+/* Nobody else can have handed out what is not ours. */
+static void nothing_behind(void) {
+  static _Alignas(64) char foreign[256];
+  refuse.next = true;
+  hd_option_set("onerror", "ignore");
+  hd_misuse_hook_set(tell);
+  use();
+  hd_free(foreign + 64);
+  TS_CHECK(told == 1, "free of a foreign pointer: %d reports", told);
+  errno = 0;
+  TS_CHECK(hd_realloc(foreign + 64, 100) == NULL && errno == ENOMEM && told == 2, "realloc of a foreign pointer: %d reports", told);
+  TS_CHECK(hd_usable_size(foreign + 64) == 0 && told == 2, "the size of a foreign pointer");
+}
+
+/* ---- calls while the library starts ---------------------------------------------------------------------------------- */
+
+static pthread_t waiter;
+
+static void *wait_for_start(void *unused) {
+  (void)unused;
+  void *p = hd_malloc(10);
+  hd_free(p);
+  return p;
+}
+
+/* A call from inside the start, one of another thread, and a child whose parent's thread was at it. */
+static void during_start(void) {
+  refuse.init = NULL;
+  errno = 0;
+  TS_CHECK(hd_malloc(10) == NULL && errno == ENOMEM, "malloc from inside the start");
+  TS_CHECK(hdi_store_purge() == 0, "there is no store yet");
+  pid_t child = fork();
+  if (child == 0) {
+    use();
+    _exit(0);
+  }
+  int status = 0;
+  TS_CHECK(waitpid(child, &status, 0) == child && status == 0, "a child of the start");
+  TS_CHECK(pthread_create(&waiter, NULL, wait_for_start, NULL) == 0, "a thread");
+  ts_sleep_ms(60);
+}
+
+static void busy_start(void) {
+  void *p = NULL;
+  refuse.init = during_start;
+  use();
+  TS_CHECK(pthread_join(waiter, &p) == 0 && p != NULL, "who waits for the start gets memory");
+}
+
+/* Each recycled piece costs the kernel two ranges: a process makes so many moves and no more. */
+static void many_moves(void) {
+  enum { PIECES = 2 * 9000, PIECE = 256 * 1024, LARGE = 3000, MOVES_MAX = 8192 };
+  static void *pieces[PIECES], *large[LARGE];
+  setenv("HEDDLE", "purge:off", 1);
+  hd_stats stats = {.struct_bytes = sizeof stats};
+  for (int i = 0; i < PIECES; i++) TS_CHECK((pieces[i] = hd_malloc(PIECE)) != NULL, "piece %d", i);
+  for (int i = 0; i < PIECES; i += 2) hd_free(pieces[i]);
+  for (int i = 0; i < LARGE; i++) TS_CHECK((large[i] = hd_malloc(MIB)) != NULL, "block %d", i);
+  hd_stats_get(&stats);
+  TS_CHECK(stats.moved_total == (size_t)MOVES_MAX * PIECE, "%zu pieces were moved", stats.moved_total / PIECE);
 }
 
 /* A child of vfork runs in the memory of a thread that has no heap yet, and gives it one. */
@@ -358,32 +500,17 @@ static void passthrough(void) {
   hd_free(p);
 }
 
-static const struct {
-  const char *name;
-  void (*run)(void);
-} systems[] = {
+static const struct system systems[] = {
     {"no_choice", no_choice}, {"no_choice_no_table", no_choice_no_table}, {"no_choice_no_store", no_choice_no_store},
     {"no_memory_at_all", no_memory_at_all}, {"no_commit", no_commit}, {"second_place", second_place}, {"no_barrier", no_barrier},
     {"barrier_refused_later", barrier_refused_later}, {"no_purge", no_purge}, {"no_huge", no_huge}, {"other_huge", other_huge},
     {"always_huge", always_huge}, {"never_huge", never_huge}, {"one_cpu", one_cpu}, {"no_moves", no_moves}, {"secure", secure},
     {"keys", keys}, {"no_keys", no_keys}, {"no_more_claims", no_more_claims}, {"no_sights", no_sights}, {"no_stack", no_stack},
-    {"no_reserve_in_fork", no_reserve_in_fork}, {"passthrough", passthrough},
+    {"no_reserve_in_fork", no_reserve_in_fork}, {"passthrough", passthrough}, {"no_store", no_store}, {"short_store", short_store},
+    {"common_file", common_file}, {"empty_file", empty_file}, {"odd_environment", odd_environment}, {"no_environment", no_environment},
+    {"nothing_behind", nothing_behind}, {"busy_start", busy_start}, {"many_moves", many_moves},
+    {"reserved_then_refused", reserved_then_refused}, {"refused_step", refused_step}, {"refused_beside_others", refused_beside_others},
+    {"idle_helper", idle_helper}, {"little_memory", little_memory}, {"much_memory", much_memory},
 };
 
-int main(void) {
-  int failed = 0;
-  for (size_t i = 0; i < sizeof systems / sizeof systems[0]; i++) {
-    int status = 0;
-    pid_t child = fork();
-    TS_CHECK(child >= 0, "fork");
-    if (child == 0) {
-      alarm(60);
-      systems[i].run();
-      exit(0);
-    }
-    TS_CHECK(waitpid(child, &status, 0) == child, "wait");
-    ts_print(1, "%s: %s\n", systems[i].name, status == 0 ? "ok" : "FAILED");
-    failed += status != 0;
-  }
-  return failed != 0;
-}
+int main(void) { return run_systems(systems, sizeof systems / sizeof systems[0]); }

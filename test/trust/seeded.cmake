@@ -22,6 +22,8 @@ function(seeded_program name)
   set(source "")
   if(name MATCHES "^unit_(.*)")
     set(source "unit/${CMAKE_MATCH_1}.c")
+  elseif(name STREQUAL hardened_unit)
+    set(source "hardened/hardened.c")
   endif()
   string(APPEND seeded_programs "${seeded_comma}\n  \"${name}\": {\"file\": \"$<TARGET_FILE:test_${name}>\", \"source\": \"${source}\","
     " \"objects\": \"$<TARGET_OBJECTS:test_${name}>\", \"link\": \"$<TARGET_PROPERTY:test_${name},LINK_OPTIONS>\","
@@ -38,7 +40,7 @@ foreach(name ${unit_sources})
   get_filename_component(name ${name} NAME_WE)
   seeded_program(unit_${name} cmocka)
 endforeach()
-foreach(name limits_api limits_process threads_api)
+foreach(name limits_api limits_process threads_api hardened_unit)
   seeded_program(${name} cmocka)
 endforeach()
 foreach(name growth model_api operators arena_traps arena_model arena_fault pool_model pool_threads pool_fault handle_model
@@ -52,7 +54,7 @@ file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/seeded.json CONTENT "{
 \"build\": \"$<TARGET_FILE_DIR:heddle_shared>\", \"test_programs\": \"${CMAKE_CURRENT_BINARY_DIR}/..\",
 \"flags\": \"${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${type}}\", \"options\": \"$<TARGET_PROPERTY:heddle_objects,COMPILE_OPTIONS>\",
 \"objects\": \"$<TARGET_OBJECTS:heddle_objects>\", \"shims\": \"$<TARGET_OBJECTS:heddle_shims>\",
-\"support\": \"$<TARGET_FILE:test_api>\", \"programs\": {${seeded_programs}
+\"link\": \"$<TARGET_PROPERTY:heddle_shared,LINK_OPTIONS>\", \"support\": \"$<TARGET_FILE:test_api>\", \"programs\": {${seeded_programs}
 }}
 ")
 

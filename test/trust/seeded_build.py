@@ -43,6 +43,7 @@ class Recipe:
         self.flags = [flag for flag in (*text["flags"].split(), *words(text["options"])) if flag]
         self.objects = [Path(word) for word in words(text["objects"])]
         self.shims = [Path(word) for word in words(text["shims"])]
+        self.link = [flag for flag in words(text["link"]) if flag]
         self.support = text["support"]
         self.programs = text["programs"]
         self.uses = {}
@@ -102,8 +103,8 @@ class Built:
     def shared(self):
         target = self.folder / "libheddle.so"
         if not target.exists():
-            call([self.recipe.cc, "-shared", "-o", target, *self.own(self.recipe.objects), *self.own(self.recipe.shims), "-Wl,-z,nodelete",
-                  "-Wl,-z,now", "-Wl,-z,relro", f"-Wl,--version-script={self.recipe.source / 'heddle.map'}", "-ldl", "-lpthread"])
+            call([self.recipe.cc, "-shared", "-o", target, *self.own(self.recipe.shims), *self.own(self.recipe.objects), *self.recipe.link,
+                  "-ldl", "-lpthread"])
             (self.folder / "heddle-override.o").symlink_to(self.recipe.build / "heddle-override.o")
         return target
 

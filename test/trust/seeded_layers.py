@@ -27,8 +27,8 @@ class Layer(NamedTuple):
     timeout: int = 30
 
 
-UNITS = """sizeclass takeover page bits options text blockindex store region lock thread heap alloc api report stats space large
-    large_moves purge neighbours""".split()
+UNITS = """sizeclass magazine lender remote_late thread_edges page bits options text blockindex store region lock thread heap alloc api
+    report stats space large large_moves purge neighbours huge""".split()
 
 TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left
     memory_returns points_hold empty_stays empty_yields dense_is_huge sparse_is_small cut_short both_sides_return zero_is_free guards
@@ -68,6 +68,9 @@ LAYERS = [
     Layer("fork.ways", "api", "fork_ways_api", timeout=60),
     Layer("return", "api", "return_api", timeout=60),
     Layer("hourly", "process", "hourly", "-t 3 -n 0.5 -m short", ALL, "HEDDLE=purge-delay:50", timeout=60),
+    Layer("hardened.unit", "api", "hardened_unit", environment="HEDDLE=hardened,hardened-sample:0"),
+    Layer("fault.hardened", "api", "faults", "-w look", environment="HEDDLE=hardened,hardened-sample:10", timeout=60),
+    Layer("hardened.limits", "process", "limits_process", sees=ALL, environment="HEDDLE=hardened", timeout=60),
     Layer("fault.heap", "api", "faults", "-w heap", timeout=120),
     Layer("fault.tight", "api", "faults", "-w tight", timeout=120),
     Layer("sched", "sched", MODELS, timeout=400),
@@ -125,7 +128,7 @@ def commands(layer, built):
     """(commands, environment) of a layer that starts programs."""
     environment = dict([layer.environment.split("=", 1)] if layer.environment else [])
     if layer.kind == "pytest":
-        built.shared()
+        built.shared(), built.archive()
         environment |= {"HEDDLE_BUILD": str(built.folder), "HEDDLE_TEST_BIN": str(built.test_programs)}
         pytest = [sys.executable, "-B", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "--tb=line", str(TESTS / layer.program)]
         return [pytest], environment

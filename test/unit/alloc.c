@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "../support/support.h"
 #include "core/alloc.h"
 #include "heddle.h"
 
@@ -55,6 +56,25 @@ static void all_alignments(void **state) {
       assert_int_equal((uintptr_t)p & (alignment - 1), 0);
       assert_true(bytes == 0 || (p[0] & p[bytes - 1]) == 0xa5);
       hd_free_aligned_sized(p, alignment, bytes * 2 + 1);
+    }
+  }
+}
+
+/* Several at a time: the first block of a page lies well for every alignment. */
+static void all_classes_at_all_alignments(void **state) {
+  (void)state;
+  enum { SOME = 5 };
+  for (size_t alignment = 32; alignment <= HD_MEDIUM_MAX; alignment *= 2) {
+    for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
+      void *blocks[SOME];
+      size_t bytes = hdi_sizeclass_bytes(i);
+      for (size_t k = 0; k < SOME; k++) {
+        blocks[k] = hd_aligned_alloc(alignment, bytes - k);
+        assert_int_equal((uintptr_t)blocks[k] & (alignment - 1), 0);
+        assert_true(hd_usable_size(blocks[k]) >= bytes - k);
+        memset(blocks[k], 0xa5, bytes - k);
+      }
+      for (size_t k = 0; k < SOME; k++) hd_free_aligned_sized(blocks[k], alignment, bytes - k);
     }
   }
 }
@@ -121,6 +141,61 @@ static void refused(void **state) {
   assert_null(hd_realloc(p, 0));
 }
 
+/* What two threads that free the same block, or one page's last blocks, may find for a moment. */
+static void moments(void **state) {
+  (void)state;
+  hd_unit gone = {.block_bytes = 64, .base = (uint8_t *)state};
+  hd_block_state map[1] = {HD_BLOCK_FREE};
+  char *p = hd_malloc(300000), *q = hd_malloc(3000);
+  hd_unit *large = hdi_space_find(p), *page = hdi_space_find(q);
+  assert_int_equal(hd_option_set("onerror", "ignore"), HD_OK);
+  hd_misuse_hook_set(ts_count_report);
+  hd_store_relaxed(&large->live, 0u); /* freed, and its unit not yet given back */
+  hd_free(p);
+  assert_string_equal(ts_reports.code, "HD-E03");
+  assert_int_equal(hd_usable_size(p), 0);
+  assert_string_equal(ts_reports.code, "HD-E04");
+  assert_null(hd_realloc(p, 10));
+  assert_int_equal(ts_reports.count, 3);
+  hd_stats stats = {.struct_bytes = sizeof stats};
+  assert_true(hd_stats_get(&stats));
+  assert_int_equal(stats.large, 0); /* nor is it counted */
+  hd_store_relaxed(&large->live, 1u);
+  uintptr_t owner = hd_load_relaxed(&page->owner);
+  hd_store_relaxed(&page->owner, (uintptr_t)0); /* being released */
+  hd_free(q);
+  assert_int_equal(ts_reports.count, 4);
+  assert_string_equal(ts_reports.code, "HD-E03");
+  hd_store_relaxed(&page->owner, owner);
+  gone.map = map; /* a page whose space is gone by now: there is nothing to say about it */
+  hdi_free_dead(&gone, map);
+  assert_int_equal(ts_reports.count, 4);
+  hd_misuse_hook_set(NULL);
+  hd_option_set("onerror", "abort");
+  hd_free(p);
+  hd_free(q);
+}
+
+/* A current page whose slot stands for none of its groups: its free blocks are found from the start. */
+static void no_group_yet(void **state) {
+  (void)state;
+  enum { BYTES = 5000, COUNT = 30 };
+  void *blocks[COUNT];
+  hd_heap *mine = hdi_heap_self;
+  unsigned class_index = hdi_sizeclass_of(BYTES);
+  int count = 0;
+  do assert_non_null(blocks[count++] = hd_malloc(BYTES));
+  while (mine->slot[class_index].bits != 0 && count < COUNT - 1);
+  hd_unit *page = mine->class[class_index].page;
+  assert_int_equal(mine->slot[class_index].bits, 0);
+  page->group = UINT32_MAX;
+  assert_non_null(blocks[count++] = hd_malloc(BYTES));
+  for (int i = 0; i < count; i++) {
+    for (int k = 0; k < i; k++) assert_ptr_not_equal(blocks[i], blocks[k]);
+  }
+  for (int i = 0; i < count; i++) hd_free(blocks[i]);
+}
+
 static int make_heap(void **state) {
   *state = hd_heap_create(NULL);
   return *state == NULL;
@@ -135,6 +210,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_sizes),           cmocka_unit_test(all_sizes_zeroed), cmocka_unit_test(all_alignments),
       cmocka_unit_test(resized_between_edges), cmocka_unit_test(recalloc_stays_zero), cmocka_unit_test(refused),
+      cmocka_unit_test(all_classes_at_all_alignments), cmocka_unit_test(no_group_yet),      cmocka_unit_test(moments),
   };
   return cmocka_run_group_tests(tests, make_heap, drop_heap);
 }

@@ -11,31 +11,23 @@
 
 #include <cmocka.h>
 
+#include "../support/support.h"
 #include "core/heap.h"
 #include "heddle.h"
 
 #define MIB ((size_t)1 << 20)
 
-static char last_code[16];
-static int misuses;
-
-static void remember(const void *p, const char *code) {
-  (void)p;
-  strcpy(last_code, code);
-  misuses++;
-}
-
 static int watch(void **state) {
   (void)state;
-  hd_misuse_hook_set(remember);
+  hd_misuse_hook_set(ts_count_report);
   return hd_option_set("onerror", "ignore");
 }
 
 /* The call before led to exactly one report, with this code. */
 static void assert_told(const char *code) {
-  assert_int_equal(misuses, 1);
-  assert_string_equal(last_code, code);
-  misuses = 0;
+  assert_int_equal(ts_reports.count, 1);
+  assert_string_equal(ts_reports.code, code);
+  ts_reports.count = 0;
 }
 
 static hd_heap *create(hd_heap_config config, int error) {
@@ -109,18 +101,18 @@ static void misuse_user_heap(hd_heap *heap) {
     assert_null(hd_heap_realloc(heap, p + 16, 50));
     assert_told("HD-E01");
     hd_heap_free(heap, p);
-    assert_int_equal(misuses, 0);
+    assert_int_equal(ts_reports.count, 0);
     hd_heap_free(heap, p);
     assert_told("HD-E03");
     assert_null(hd_heap_realloc(heap, sizes[i] > 60000 ? other + 16 : p, 50)); /* a freed run is nobody's */
     assert_told(sizes[i] > 60000 ? "HD-E01" : "HD-E04");
     hd_heap_free(heap, other);
-    assert_int_equal(misuses, 0);
+    assert_int_equal(ts_reports.count, 0);
   }
   void *common = hd_malloc(64);
   hd_heap_free(heap, common); /* any block will do */
   hd_heap_free(heap, NULL);
-  assert_int_equal(misuses, 0);
+  assert_int_equal(ts_reports.count, 0);
 }
 
 static void test_misuse_of_user_heaps(void **state) {

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -267,6 +268,95 @@ static void test_unclaim_empties(void **state) {
   hd_free(one);
 }
 
+/* More virgin blocks were wanted, but the page has none left: it takes what is free. */
+static void test_wants_more_than_there_is(void **state) {
+  (void)state;
+  void *blocks[PER_PAGE];
+  take_page(blocks);
+  hd_unit *page = hdi_space_find(blocks[0]);
+  assert_int_equal(page->fresh, page->capacity);
+  free_blocks(blocks, 20, 40);
+  heap->class[CLASS].extend = true;
+  heap->class[CLASS].pause = 1; /* not the same group again */
+  for (int i = 20; i < 40; i++) {
+    blocks[i] = hd_heap_malloc(heap, BLOCK_BYTES);
+    assert_ptr_equal(hdi_space_find(blocks[i]), page);
+  }
+  assert_false(heap->class[CLASS].extend);
+  free_blocks(blocks, 0, PER_PAGE);
+}
+
+/* Of a page of a medium class that another page of it stands in front of, nothing is claimed. */
+static void test_unclaim_wants_the_current_page(void **state) {
+  (void)state;
+  enum { PAGE_BLOCKS = HD_UNIT_BYTES / 2048 };
+  void *blocks[2 * PAGE_BLOCKS];
+  for (int i = 0; i < 2 * PAGE_BLOCKS; i++) assert_non_null(blocks[i] = hd_heap_malloc(heap, 2048));
+  hd_unit *full = hdi_space_find(blocks[0]);
+  uint32_t credit = full->credit;
+  assert_int_equal(full->state, HD_PAGE_FULL);
+  assert_false(hdi_heap_unclaim(heap, full));
+  assert_int_equal(full->credit, credit);
+  free_blocks(blocks, 0, 2 * PAGE_BLOCKS);
+}
+
+/* The child of a fork may have pages whose blocks are all counted as free, though some have LIVE bytes for ever. */
+static void test_torn_pages(void **state) {
+  (void)state;
+  void *first[PER_PAGE], *second[PER_PAGE];
+  hd_class *class = &heap->class[CLASS];
+  take_page(first);
+  hd_unit *page = hdi_space_find(first[0]);
+  page->credit = 1; /* nothing is in use, and nothing to be had */
+  take_page(second);
+  assert_int_equal(page->state, HD_PAGE_FULL);
+  assert_int_equal(hdi_page_used(page), 0);
+  hdi_heap_settle(heap, page); /* what the last free leads to */
+  assert_int_not_equal(hd_load_relaxed(&page->kind), HD_UNIT_PAGE);
+  assert_int_equal(class->page_count, 1);
+  free_blocks(second, 0, PER_PAGE);
+}
+
+static void settle_nonsense(void *page) {
+  ((hd_unit *)page)->state = HD_PAGE_NONE;
+  ((hd_unit *)page)->credit = 0;
+  hdi_heap_settle(heap, page);
+}
+
+static void credit_too_many(void *page) { hdi_heap_credit_remote(heap, page, hdi_page_used(page) + 1); }
+
+/* Data of ours that is broken ends the process, in a release build too. */
+static void test_broken_pages(void **state) {
+  (void)state;
+  struct ts_outcome outcome;
+  hd_unit *page = hdi_space_find(hd_heap_malloc(heap, BLOCK_BYTES));
+  ts_fork_run(settle_nonsense, page, 20, &outcome);
+  assert_true(ts_signalled(&outcome, SIGABRT));
+  assert_non_null(strstr(outcome.error, "a page in no state"));
+  ts_fork_run(credit_too_many, page, 20, &outcome);
+  assert_true(ts_signalled(&outcome, SIGABRT));
+  assert_non_null(strstr(outcome.error, "more blocks freed than were live"));
+}
+
+/* Memory of the caller's is never exchanged for fresh memory: it is cleared where it stands. */
+static void test_zeroes_in_own_memory(void **state) {
+  (void)state;
+  enum { BYTES = 24 << 20, BLOCK = 9 << 20 };
+  uint8_t *memory = malloc(BYTES);
+  hd_heap_config config = {.struct_bytes = sizeof config, .memory = memory, .memory_bytes = BYTES};
+  hd_heap *own = hd_heap_create(&config);
+  assert_non_null(own);
+  for (int i = 0; i < 3; i++) {
+    uint8_t *p = hd_heap_zalloc(own, BLOCK);
+    assert_non_null(p);
+    assert_true(p[0] == 0 && memcmp(p, p + 1, BLOCK - 1) == 0);
+    memset(p, 0x5a, BLOCK);
+    hd_free(p);
+  }
+  hd_heap_destroy(own);
+  free(memory);
+}
+
 static int new_heap(void **state) {
   (void)state;
   return (heap = hd_heap_create(NULL)) != NULL ? 0 : -1;
@@ -288,6 +378,11 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_own_memory, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_remote_frees_release, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_unclaim_empties, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_unclaim_wants_the_current_page, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_wants_more_than_there_is, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_torn_pages, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_broken_pages, new_heap, end_heap),
+      cmocka_unit_test(test_zeroes_in_own_memory),
   };
   return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
 }

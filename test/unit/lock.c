@@ -13,6 +13,7 @@
 #include "../support/support.h"
 #include "core/lock.h"
 #include "heddle.h"
+#include "os/os.h"
 
 #define ROUNDS 100000
 #define THREADS 3
@@ -183,6 +184,21 @@ static void test_waits_without_fork(void **state) {
   assert_int_equal(atomic_load(&got), 1);
 }
 
+/* Where there is one processor nobody spins: who has the lock can't drop it meanwhile. */
+static void test_one_processor(void **state) {
+  (void)state;
+  unsigned count = hdi_os.cpu_count;
+  hdi_os.cpu_count = 1;
+  hdi_lock_take(&lock);
+  pthread_t thread = start(take_and_drop, NULL);
+  while (atomic_load(&waiting) < 1) ts_sleep_ms(1);
+  ts_sleep_ms(30);
+  hdi_lock_drop(&lock);
+  pthread_join(thread, NULL);
+  hdi_os.cpu_count = count;
+  assert_int_equal(atomic_load(&got), 1);
+}
+
 static hd_lock helper_lock;
 static bool mine_in_helper;
 
@@ -196,11 +212,11 @@ static void *as_helper(void *unused) {
 /* The purge helper shows its starter's thread pointer, and is known by its stack all the same. */
 static void test_helper_is_somebody_else(void **state) {
   (void)state;
-  static _Alignas(4096) uint8_t stack[HD_LOCK_HELPER_STACK];
+  static _Alignas(4096) uint8_t stack[4 * HD_LOCK_HELPER_STACK]; /* the least that systems take; a thread begins at its end */
   uintptr_t kept = hd_load_relaxed(&hdi_lock_helper_stack);
   pthread_attr_t attributes;
   pthread_t thread;
-  hd_store_relaxed(&hdi_lock_helper_stack, (uintptr_t)stack);
+  hd_store_relaxed(&hdi_lock_helper_stack, (uintptr_t)stack + 3 * HD_LOCK_HELPER_STACK);
   pthread_attr_init(&attributes);
   assert_int_equal(pthread_attr_setstack(&attributes, stack, sizeof stack), 0);
   assert_int_equal(pthread_create(&thread, &attributes, as_helper, NULL), 0);
@@ -228,6 +244,7 @@ int main(void) {
       cmocka_unit_test_setup(test_gives_up_during_fork, reset),
       cmocka_unit_test_setup(test_sleeper_gives_up, reset),
       cmocka_unit_test_setup(test_waits_without_fork, reset),
+      cmocka_unit_test_setup(test_one_processor, reset),
   };
   return cmocka_run_group_tests_name("lock", tests, NULL, NULL);
 }

@@ -181,6 +181,23 @@ static void behind_the_table(void) {
   }
 }
 
+/* Room is found behind a neighbour, and none for the table of so many units. */
+static void no_table_for_the_place(void) {
+  if (HD_NARROW) return;
+  size_t have = hd_load_acquire(&hdi_space.committed);
+  NEED(plant(hdi_space.base + ((have + 400) << HD_UNIT_SHIFT), 4 * HD_UNIT_BYTES));
+  size_t rest = have - hd_load_acquire(&hdi_space.top);
+  NEED(hd_malloc((rest + 200) << HD_UNIT_SHIFT) != NULL); /* a part of a step, with a table for all of it */
+  NEED(hdi_space.table_units == 2 * have);
+  NEED(plant((uint8_t *)hd_round_up((uintptr_t)(hdi_space.units + hdi_space.table_units), hdi_os.page_bytes), 4096));
+  errno = 0;
+  NEED(hd_malloc(290 * HD_UNIT_BYTES) == NULL);
+  NEED(errno == ENOMEM);
+  check_planted();
+  NEED(hd_malloc(80 * HD_UNIT_BYTES) != NULL);
+  NEED(!hdi_space_pass(&hdi_space, hdi_space.unit_count + 1)); /* more than there can be */
+}
+
 /* All of the window's addresses are somebody's: refused, soon, and the heap lives on. */
 static void no_addresses(void) {
   size_t rest = (hdi_space.unit_count - hd_load_relaxed(&hdi_space.committed)) << HD_UNIT_SHIFT;
@@ -228,6 +245,54 @@ static void child_of_a_table_grower(void) {
 
 static void child_of_who_began(void) { half_grown_in_a_child(0, 0); }
 
+/* The same, but what our handler finds in the child. */
+static void recovers_in_a_child(void (*leave)(void), bool held) {
+  int status = 1;
+  NEED(plant(committed_end(), 4096));
+  use(40 * MIB, MIB);
+  size_t passed = hd_load_relaxed(&hdi_space.passed_units);
+  NEED(passed > 0);
+  hdi_lock_fork_begin();
+  leave();
+  pid_t pid = (pid_t)syscall(SYS_fork);
+  if (pid == 0) {
+    alarm(8);
+    hdi_space_grow_fork_child(&hdi_space);
+    NEED(hd_load_relaxed(&hdi_space.passed_units) == passed);
+    NEED(hdi_lock_is_mine(&hdi_space.growth) == held);
+    hdi_lock_fork_child();
+    use(300 * MIB, 3 * MIB);
+    check_books();
+    _exit(0);
+  }
+  NEED(waitpid(pid, &status, 0) == pid);
+  NEED(status == 0);
+}
+
+/* Its last act was to move the top, and to tell of units that it had not marked yet. */
+static void move_the_top(void) {
+  size_t place = hd_load_acquire(&hdi_space.committed) + 48;
+  hd_store_release(&hdi_space.growth.word, 0x7ff0u);
+  NEED(hdi_os_claim(hdi_space.base + (place << HD_UNIT_SHIFT), MIB) == HD_CLAIM_DONE);
+  hd_store_release(&hdi_space.top, place);
+  hd_add(&hdi_space.passed_units, 48u);
+  NEED(!hd_owns(committed_end() + MIB)); /* below the top, and nobody's */
+}
+
+static void child_of_who_passed_by(void) { recovers_in_a_child(move_the_top, false); }
+
+/* A signal handler forked while this very thread was moving the end. */
+static void hold_growth(void) { hdi_lock_take(&hdi_space.growth); }
+static void child_in_a_signal(void) { recovers_in_a_child(hold_growth, true); }
+
+/* It grows meanwhile, and leaves the right to move the end to whom it interrupted. */
+static void grower_in_a_signal(void) {
+  hold_growth();
+  use(100 * MIB, 3 * MIB);
+  NEED(hdi_lock_is_mine(&hdi_space.growth));
+  hdi_lock_drop(&hdi_space.growth);
+}
+
 /* ---- each in a process of its own ---------------------------------------------------------------------------------------- */
 
 static void in_child(void (*test)(void)) {
@@ -259,6 +324,10 @@ TEST(no_addresses)
 TEST(child_of_a_grower)
 TEST(child_of_a_table_grower)
 TEST(child_of_who_began)
+TEST(no_table_for_the_place)
+TEST(child_of_who_passed_by)
+TEST(child_in_a_signal)
+TEST(grower_in_a_signal)
 
 static int set_up(void **state) {
   (void)state;
@@ -273,6 +342,8 @@ int main(void) {
       cmocka_unit_test(test_everywhere),        cmocka_unit_test(test_growing_block),        cmocka_unit_test(test_behind_the_store),
       cmocka_unit_test(test_behind_the_table),  cmocka_unit_test(test_no_addresses),         cmocka_unit_test(test_child_of_a_grower),
       cmocka_unit_test(test_child_of_a_table_grower), cmocka_unit_test(test_child_of_who_began),
+      cmocka_unit_test(test_no_table_for_the_place), cmocka_unit_test(test_child_of_who_passed_by),
+      cmocka_unit_test(test_child_in_a_signal), cmocka_unit_test(test_grower_in_a_signal),
   };
   return cmocka_run_group_tests_name("neighbours", tests, set_up, NULL);
 }

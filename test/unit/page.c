@@ -69,7 +69,7 @@ static void test_init_and_clear(void **state) {
     for (uint32_t i = 0; i < units; i++) {
       assert_ptr_equal(page[i].head, page);
       assert_int_equal(page[i].kind, HD_UNIT_PAGE);
-      assert_int_equal(page[i].owner, (uintptr_t)heap | HD_OWNER_EXPLICIT | (units > 1 ? HD_OWNER_MULTI : 0));
+      assert_int_equal(page[i].owner, (uintptr_t)heap | HD_OWNER_EXPLICIT | (units > 1 ? HD_OWNER_MEDIUM : 0));
     }
     for (uint32_t i = 0; i < capacity; i++) {
       hd_unit *unit = hdi_space_find(page->base + (size_t)i * bytes);
@@ -208,6 +208,35 @@ static void test_claims_nothing_of_a_full_page(void **state) {
   drop_page(page);
 }
 
+/* More of them were wanted, but for another page: of one that has none left it takes what is free. */
+static void test_wants_more_than_there_is(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(1024));
+  class.step = 64;
+  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_int_equal(take_all(), page->capacity);
+  for (uint32_t i = 20; i < 40; i++) free_block(page, i);
+  class.extend = true;
+  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_true(slot.bits == 0xfffff00000u);
+  assert_false(class.extend);
+  drop_page(page);
+}
+
+/* The child of a fork: threads that it does not have were about to free blocks, counted them, and left their bytes LIVE. */
+static void test_counted_but_live(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(1024));
+  class.step = 64;
+  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_int_equal(take_all(), page->capacity);
+  page->credit -= 20;
+  assert_false(hdi_claim_next(page, &slot, &class));
+  page->credit = 1;
+  assert_false(hdi_claim_next(page, &slot, &class));
+  drop_page(page);
+}
+
 /* Fill a page, keep the blocks of keep[], have block `claimed` in the slot, and compare every system page after the purge. */
 static void check_purge(size_t block_bytes, const uint32_t *keep, size_t keep_count, uint32_t claimed) {
   hd_unit *page = new_page(hdi_sizeclass_of(block_bytes));
@@ -258,6 +287,8 @@ int main(void) {
       cmocka_unit_test(test_claim_again_leaves_virgin_blocks),
       cmocka_unit_test(test_claims_all_of_resident_memory),
       cmocka_unit_test(test_claims_nothing_of_a_full_page),
+      cmocka_unit_test(test_wants_more_than_there_is),
+      cmocka_unit_test(test_counted_but_live),
       cmocka_unit_test(test_purge_keeps_live_and_claimed),
   };
   return cmocka_run_group_tests_name("page", tests, set_up, tear_down);

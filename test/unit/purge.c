@@ -1,6 +1,7 @@
 /* Giving memory back: when it is done and when it is not, how much collecting leaves, and what the helper is.
  *
  * SPDX-License-Identifier: MIT */
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -69,6 +70,37 @@ static void test_collects_what_it_releases(void **state) {
   assert_int_not_equal(page->kind, HD_UNIT_PAGE);
   assert_int_equal(hdi_heap_self->cached_units, 0);
   assert_int_equal(dirty_bytes(), 0);
+}
+
+static pthread_barrier_t both;
+static void *rested[2];
+
+static void *rest(void *unused) {
+  (void)unused;
+  for (int i = 0; i < 2; i++) rested[i] = hd_malloc(HD_MEDIUM_MAX);
+  hd_free(rested[0]); /* into its magazine */
+  pthread_barrier_wait(&both);
+  pthread_barrier_wait(&both);
+  return NULL;
+}
+
+/* A page of a thread that rests, with one block in the magazine and the news of another on their way: one call gets it. */
+static void test_collects_from_others(void **state) {
+  (void)state;
+  pthread_t thread;
+  assert_int_equal(pthread_barrier_init(&both, NULL, 2), 0);
+  assert_int_equal(pthread_create(&thread, NULL, rest, NULL), 0);
+  pthread_barrier_wait(&both);
+  hd_unit *page = hdi_space_find(rested[0])->head;
+  assert_ptr_equal(hdi_space_find(rested[1])->head, page);
+  hd_free(rested[1]);
+  assert_true(hd_load_relaxed(&page->remote_count) != 0);
+  hd_collect(0);
+  assert_int_not_equal(page->kind, HD_UNIT_PAGE);
+  assert_int_equal(dirty_bytes(), 0);
+  pthread_barrier_wait(&both);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  pthread_barrier_destroy(&both);
 }
 
 /* Of runs apart from each other as many stay as were asked for. */
@@ -180,6 +212,7 @@ int main(void) {
       cmocka_unit_test(test_off_is_off),
       cmocka_unit_test(test_collects_at_once),
       cmocka_unit_test(test_collects_what_it_releases),
+      cmocka_unit_test(test_collects_from_others),
       cmocka_unit_test(test_collect_keeps),
       cmocka_unit_test(test_limit_collects_first),
       cmocka_unit_test(test_limit_is_exact),

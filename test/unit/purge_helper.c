@@ -60,6 +60,21 @@ static void test_option_while_running(void **state) {
   assert_true(goes_back(1 << 20));
 }
 
+/* What stands in a magazine changes no page, and goes back all the same while the helper is there. */
+static void test_magazines_rest(void **state) {
+  (void)state;
+  fill();
+  for (int i = 0; i < COUNT; i++) hd_free(blocks[i]);
+  assert_int_equal(hdi_purge_running, 1);
+  assert_true(goes_back(1 << 20));
+  hd_magazine *magazine = hdi_heap_magazine(hdi_heap_self, hdi_sizeclass_of(BYTES));
+  void *p = hd_malloc(BYTES);
+  ts_sleep_ms(600); /* the last change that a page shows */
+  hd_free(p);
+  for (int i = 0; i < 100 && hd_peek(&magazine->top) != magazine->first; i++) ts_sleep_ms(50);
+  assert_ptr_equal(hd_peek(&magazine->top), magazine->first);
+}
+
 static pthread_barrier_t counted, told;
 
 static void *free_some(void *unused) {
@@ -114,6 +129,7 @@ static void test_locked_heaps(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_option_while_running),
+      cmocka_unit_test(test_magazines_rest),
       cmocka_unit_test(test_counts_of_others),
       cmocka_unit_test(test_locked_heaps),
   };

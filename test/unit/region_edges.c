@@ -64,11 +64,26 @@ static void test_limit(void **state) {
   hdi_region_give(region, 0, 0);
 }
 
+/* Reserved without end, and nothing to purge: new addresses. */
+static void test_many_reserved(void **state) {
+  enum { COUNT = 20, BYTES = 16 << 20 };
+  uint8_t *region[COUNT];
+  (void)state;
+  hd_collect(0);
+  assert_int_equal(hd_load_relaxed(&hdi_space.dirty_units), 0);
+  for (int i = 0; i < COUNT; i++) {
+    assert_non_null(region[i] = hdi_region_reserve(HD_AREA_POOL, NULL, BYTES));
+    assert_int_equal(region[i][0] | region[i][BYTES - 1], 0);
+  }
+  for (int i = 0; i < COUNT; i++) hdi_region_give(region[i], 0, BYTES);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_impossible_lengths),
       cmocka_unit_test(test_nothing_to_do),
       cmocka_unit_test(test_limit),
+      cmocka_unit_test(test_many_reserved),
   };
   return cmocka_run_group_tests_name("region_edges", tests, NULL, NULL);
 }

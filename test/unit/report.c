@@ -122,10 +122,30 @@ static void test_never_handed_out(void **state) {
   assert_null(strstr(line, "expand")); /* asks only whether it can */
 }
 
+/* Right behind a block that is in use: not a part of it, even if nothing says any more what stood there. */
+static void free_neighbour_twice(void) {
+  enum { COUNT = 64, BYTES = 2 * HD_UNIT_BYTES };
+  char *block[COUNT];
+  hd_option_set("onerror", "report");
+  for (int i = 0; i < COUNT; i++) block[i] = hd_malloc(BYTES);
+  for (int i = 1; i < COUNT; i++) {
+    if (block[i] != block[i - 1] + BYTES) continue;
+    hd_free(block[i]);
+    hd_free(block[i]);
+    return;
+  }
+}
+
+static void test_behind_a_block(void **state) {
+  (void)state;
+  assert_int_equal(told_by(free_neighbour_twice), 0);
+  assert_report("HD-E03", "double free of 0x");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_names),   cmocka_unit_test(test_kinds),            cmocka_unit_test(test_check),
-      cmocka_unit_test(test_foreign), cmocka_unit_test(test_never_handed_out),
+      cmocka_unit_test(test_foreign), cmocka_unit_test(test_never_handed_out), cmocka_unit_test(test_behind_a_block),
   };
   return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }

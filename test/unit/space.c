@@ -1,17 +1,23 @@
 /* The run allocator against an oracle: a fixed space in memory of ours, and a byte per unit that says who has it.
  *
  * SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include <pthread.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "../support/support.h"
+#include "core/options.h"
 #include "core/space.h"
+#include "core/space_grow.h"
 #include "heddle.h"
 
 #define SPACE_BYTES ((size_t)64 << 20)
@@ -158,6 +164,168 @@ static void test_too_small(void **state) {
   (void)state;
   static hd_space small;
   assert_false(hdi_space_init_fixed(&small, memory, 1000, 0));
+  assert_false(hdi_space_init_fixed(&small, memory, 1000, 2000)); /* not even what stands in front of the table */
+  /* One unit's length behind the start of the table, but none that begins at a multiple of it behind its end. */
+  assert_false(hdi_space_init_fixed(&small, memory + HD_UNIT_BYTES - 64, HD_UNIT_BYTES, 0));
+}
+
+/* Memory of a caller's reads as anything, whoever calls it clean. */
+static void test_never_zeroed(void **state) {
+  (void)state;
+  bool zeroed = true;
+  hd_unit *first = hdi_space_take(&space, 3, 1, &zeroed);
+  assert_non_null(first);
+  assert_false(zeroed);
+  hdi_space_give(&space, first, 3, false);
+  zeroed = true;
+  assert_ptr_equal(hdi_space_take(&space, 3, 1, &zeroed), first);
+  assert_false(zeroed);
+  hdi_space_give(&space, first, 3, true);
+}
+
+/* It has all its memory from the start. */
+static void test_passes_nothing_by(void **state) {
+  (void)state;
+  assert_false(hdi_space_pass(&space, 1));
+}
+
+static void seek_nowhere(void *unit) { hdi_space_of(unit); }
+
+/* Which space a unit is in, wherever in the address space that lies. */
+static void test_space_of_a_unit(void **state) {
+  enum { BYTES = 1 << 20 };
+  static hd_unit nowhere;
+  static hd_space low;
+  struct ts_outcome outcome;
+  (void)state;
+  assert_ptr_equal(hdi_space_of(space.units), &space);
+  assert_ptr_equal(hdi_space_of(space.units + space.unit_count - 1), &space);
+  assert_ptr_equal(hdi_space_of(hdi_space.units), &hdi_space);
+  void *at = MAP_FAILED;
+  for (uintptr_t place = 256 * HD_MIB; at == MAP_FAILED && place < 1024 * HD_MIB; place += 16 * HD_MIB) {
+    at = mmap((void *)place, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  }
+  assert_ptr_not_equal(at, MAP_FAILED);
+  assert_true(hdi_space_init_fixed(&low, at, BYTES, 0));
+  assert_true(hdi_space_publish(&low));
+  assert_ptr_equal(hdi_space_of(low.units + low.unit_count - 1), &low);
+  assert_ptr_equal(hdi_space_of(space.units), &space);
+  hdi_space_retract(&low);
+  munmap(at, BYTES);
+  ts_fork_run(seek_nowhere, &nowhere, 20, &outcome);
+  assert_true(ts_signalled(&outcome, SIGABRT));
+  assert_non_null(strstr(outcome.error, "a unit outside every space"));
+}
+
+/* What another thread does while this one forks. */
+static void *in_fork(void *(*work)(void *), void *argument) {
+  pthread_t thread;
+  void *result = NULL;
+  hdi_lock_fork_begin();
+  hdi_space_fork(HD_FORK_PREPARE);
+  bool started = pthread_create(&thread, NULL, work, argument) == 0;
+  if (started) pthread_join(thread, &result);
+  hdi_space_fork(HD_FORK_PARENT);
+  hdi_lock_fork_end();
+  assert_true(started);
+  return result;
+}
+
+/* While a fork holds the lock: runs from the top, aligned ones too; what lies in the bins can wait. */
+static void *take_during_fork(void *unused) {
+  bool zeroed = false;
+  (void)unused;
+  hd_unit *aligned = hdi_space_take(&hdi_space, 3, 64, &zeroed);
+  bool right = aligned != NULL && (uintptr_t)hdi_space_address(&hdi_space, aligned) % (64 * HD_UNIT_BYTES) == 0;
+  right = right && hdi_space_take_piece(4, 8, 1) == NULL && hdi_space_take_clean(&hdi_space, 2) == NULL;
+  right = right && !hdi_space_extend(&hdi_space, aligned, 3, 1, &zeroed);
+  if (aligned != NULL) hdi_space_give(&hdi_space, aligned, 3, true);
+  return right ? aligned : NULL;
+}
+
+static void test_aligned_during_fork(void **state) {
+  (void)state;
+  hd_free(hd_malloc(10 * HD_UNIT_BYTES)); /* so that the top is at no multiple, sooner or later */
+  for (int round = 0; round < 3; round++) assert_non_null(in_fork(take_during_fork, NULL));
+}
+
+/* A program that goes on while it forks lives on what it has given back: no new addresses, clean runs stay clean, old dirty ones old. */
+enum { TAKEN = 24 };
+static struct { hd_unit *run[TAKEN]; uint32_t units[TAKEN]; bool zeroed[TAKEN]; } held;
+
+static void *take_many_during_fork(void *count) {
+  for (size_t i = 0; i < *(size_t *)count; i++) {
+    held.units[i] = 1 + (uint32_t)(i * 7 % 5);
+    held.run[i] = hdi_space_take(&hdi_space, held.units[i], 1, &held.zeroed[i]);
+  }
+  return NULL;
+}
+
+static void give_held(size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    uint8_t *p = hdi_space_address(&hdi_space, held.run[i]);
+    if (held.zeroed[i]) assert_true(p[0] == 0 && memcmp(p, p + 1, ((size_t)held.units[i] << HD_UNIT_SHIFT) - 1) == 0);
+    memset(p, 0xa5, (size_t)held.units[i] << HD_UNIT_SHIFT);
+    hdi_space_give(&hdi_space, held.run[i], held.units[i], true);
+  }
+}
+
+static void test_no_new_addresses_at_forks(void **state) {
+  (void)state;
+  bool zeroed = false;
+  hd_unit *room = hdi_space_take(&hdi_space, 3 * TAKEN, 1, &zeroed);
+  assert_non_null(room);
+  hdi_space_give(&hdi_space, room, 3 * TAKEN, true);
+  size_t top = hd_load_relaxed(&hdi_space.top), dirty = hd_load_relaxed(&hdi_space.dirty_units);
+  for (size_t round = 0, count = TAKEN; round < 60; round++, count = 1 + round * 5 % TAKEN) {
+    if (round == 30) hdi_space_purge(&hdi_space, hdi_space_tick(), SIZE_MAX);
+    in_fork(take_many_during_fork, &count);
+    for (size_t i = 0; i < count; i++) {
+      assert_non_null(held.run[i]);
+      for (size_t other = 0; other < i; other++) {
+        bool below = held.run[i] + held.units[i] <= held.run[other], above = held.run[i] >= held.run[other] + held.units[other];
+        assert_true(below || above);
+      }
+    }
+    assert_int_equal(hd_load_relaxed(&hdi_space.aside), 0);
+    give_held(count);
+  }
+  assert_int_equal(hd_load_relaxed(&hdi_space.top), top);
+  assert_true(hd_load_relaxed(&hdi_space.dirty_units) <= dirty + 3 * TAKEN);
+  /* Nobody takes anything: what was put aside is as old as before. */
+  size_t none = 0;
+  hdi_space_purge(&hdi_space, hdi_space_tick(), SIZE_MAX);
+  room = hdi_space_take(&hdi_space, 600, 1, &zeroed);
+  assert_non_null(room);
+  uint32_t then = hdi_space_tick();
+  hdi_space_give(&hdi_space, room, 600, true);
+  usleep(8 * HD_TICK_MS * 1000);
+  in_fork(take_many_during_fork, &none);
+  assert_true(hdi_space_purge(&hdi_space, then + 1, SIZE_MAX) >= 600);
+}
+
+/* A longer run than there is: the longest is put aside. Under a limit none is. */
+static void test_what_is_put_aside(void **state) {
+  (void)state;
+  size_t count = TAKEN;
+  for (int round = 0; round < 4; round++) {
+    in_fork(take_many_during_fork, &count);
+    give_held(count);
+  }
+  hdi_lock_fork_begin();
+  hdi_space_fork(HD_FORK_PREPARE);
+  assert_true((hd_load_relaxed(&hdi_space.aside) & UINT32_MAX) >> 1 >= 64);
+  hdi_space_fork(HD_FORK_PREPARE); /* in a signal handler: nothing is moved */
+  hdi_space_fork(HD_FORK_PARENT);
+  assert_true(hd_load_relaxed(&hdi_space.aside) != 0);
+  hdi_space_fork(HD_FORK_CHILD);
+  assert_true(hd_load_relaxed(&hdi_space.aside) == 0);
+  hdi_options.limit = (int64_t)64 * HD_GIB;
+  hdi_space_fork(HD_FORK_PREPARE);
+  assert_true(hd_load_relaxed(&hdi_space.aside) == 0);
+  hdi_space_fork(HD_FORK_PARENT);
+  hdi_options.limit = 0;
+  hdi_lock_fork_end();
 }
 
 int main(void) {
@@ -165,6 +333,12 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_against_oracle),
       cmocka_unit_test(test_merges_back),
+      cmocka_unit_test(test_never_zeroed),
+      cmocka_unit_test(test_passes_nothing_by),
+      cmocka_unit_test(test_space_of_a_unit),
+      cmocka_unit_test(test_aligned_during_fork),
+      cmocka_unit_test(test_no_new_addresses_at_forks),
+      cmocka_unit_test(test_what_is_put_aside),
       cmocka_unit_test(test_too_small),
   };
   return cmocka_run_group_tests_name("space", tests, set_up, tear_down);

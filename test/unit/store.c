@@ -12,7 +12,9 @@
 
 #include "../support/support.h"
 #include "core/store.h"
+#include "core/unit.h"
 #include "heddle.h"
+#include "os/os.h"
 
 #define ITEMS 3000
 
@@ -67,16 +69,34 @@ static void test_purge(void **state) {
   assert_true(purged > 2 * 1024 * 1024);
   assert_true(ts_rss() + purged / 2 < resident);
   assert_int_equal(hdi_store_purge(), 0); /* nothing new */
+  void *small[500]; /* items of other sizes don't use up what was purged */
+  for (int i = 0; i < 500; i++) assert_non_null(small[i] = hdi_store_take(i % 2 ? HD_STORE_MIN : HD_STORE_MAX / 2));
+  for (int i = 0; i < 500; i++) give_clean(small[i], i % 2 ? HD_STORE_MIN : HD_STORE_MAX / 2);
   for (int i = 0; i < MAPS; i++) {
     if (i % 50 == 0) check_all(maps[i], sizes[i], i % 255 + 1);
     else maps[i] = hdi_store_take(sizes[i]);
     if (i % 50 != 0) check_all(maps[i], sizes[i], 0);
     memset(maps[i], i % 255 + 1, sizes[i]);
   }
+  assert_int_equal(hdi_store_purge(), 0); /* less is idle than was left the last time */
   for (int i = 0; i < MAPS; i++) {
     check_all(maps[i], sizes[i], i % 255 + 1); /* no two share memory */
     give_clean(maps[i], sizes[i]);
   }
+}
+
+/* The books are kept for pages of 4 KiB. */
+static void test_no_purge_of_other_pages(void **state) {
+  (void)state;
+  enum { MAPS = 600 };
+  static uint8_t *maps[MAPS];
+  size_t page = hdi_os.page_bytes;
+  for (int i = 0; i < MAPS; i++) assert_non_null(maps[i] = hdi_store_take(4096));
+  for (int i = 0; i < MAPS; i++) give_clean(maps[i], 4096);
+  hdi_os.page_bytes = HD_UNIT_BYTES;
+  assert_int_equal(hdi_store_purge(), 0);
+  hdi_os.page_bytes = page;
+  assert_true(hdi_store_purge() > 2 * 1024 * 1024); /* up to the very end of what was handed out */
 }
 
 static void test_reuse(void **state) {
@@ -134,27 +154,72 @@ static void test_no_overlap(void **state) {
 
 static void *take_one(void *argument) {
   (void)argument;
+  if (hdi_store_purge() != 0) return NULL;
+  hdi_store_give(hdi_store_take(300), 300); /* and nobody waits */
   return hdi_store_take(1000);
+}
+
+/* What another thread does while this one forks. */
+static void *in_fork(void *(*work)(void *), hd_fork_step side) {
+  pthread_t thread;
+  void *result = NULL;
+  hdi_lock_fork_begin();
+  hdi_store_fork(HD_FORK_PREPARE);
+  hdi_store_fork(HD_FORK_PREPARE); /* in a signal handler: nothing is moved */
+  hdi_store_fork(HD_FORK_PARENT);
+  bool started = pthread_create(&thread, NULL, work, NULL) == 0;
+  if (started) pthread_join(thread, &result);
+  hdi_store_fork(side);
+  hdi_lock_fork_end();
+  assert_true(started);
+  return result;
 }
 
 /* The forking thread holds the lock and waits for the other one: had that to wait for the lock, this would never end. */
 static void test_nobody_waits_for_a_fork(void **state) {
   (void)state;
-  pthread_t thread;
-  void *memory = NULL;
-  hdi_lock_fork_begin();
-  hdi_store_fork(HD_FORK_PREPARE);
-  bool started = pthread_create(&thread, NULL, take_one, NULL) == 0;
-  if (started) pthread_join(thread, &memory);
-  hdi_store_fork(HD_FORK_PARENT);
-  hdi_lock_fork_end();
-  assert_true(started);
+  void *memory = in_fork(take_one, HD_FORK_PARENT);
   assert_non_null(memory);
   check_all(memory, 1024, 0);
   void *ordinary = hdi_store_take(1000);
   assert_non_null(ordinary);
   assert_ptr_not_equal(ordinary, memory);
   hdi_store_give(ordinary, 1000);
+}
+
+/* A program that goes on while it forks lives on what it has given back, also what it gave back during a fork. */
+enum { TAKEN = 12, ROUNDS = 100, BYTES = 9000, KNOWN_MAX = 4 * TAKEN };
+static void *taken[TAKEN], *given[TAKEN];
+
+static void *take_and_give(void *argument) {
+  (void)argument;
+  for (int i = 0; i < TAKEN; i++) taken[i] = hdi_store_take(BYTES);
+  for (int i = 0; i < TAKEN; i++)
+    if (given[i] != NULL) hdi_store_give(given[i], BYTES);
+  return NULL;
+}
+
+static void test_no_new_memory_at_forks(void **state) {
+  void *known[KNOWN_MAX];
+  int known_count = 0;
+  (void)state;
+  memset(given, 0, sizeof given);
+  size_t before = hdi_store_used();
+  for (int round = 0; round < ROUNDS; round++) {
+    in_fork(take_and_give, round % 2 == 0 ? HD_FORK_PARENT : HD_FORK_CHILD);
+    for (int i = 0; i < TAKEN; i++) {
+      int at = 0;
+      assert_non_null(taken[i]);
+      check_all(taken[i], 16384, 0);
+      while (at < known_count && known[at] != taken[i]) at++;
+      if (at == known_count) assert_in_range(known_count, 0, KNOWN_MAX - 1);
+      if (at == known_count) known[known_count++] = taken[i];
+      given[i] = taken[i];
+    }
+    assert_int_equal(hdi_store_used(), before + TAKEN * 16384);
+  }
+  for (int i = 0; i < TAKEN; i++) hdi_store_give(given[i], BYTES);
+  assert_int_equal(hdi_store_used(), before);
 }
 
 static int set_up(void **state) {
@@ -166,10 +231,12 @@ static int set_up(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_zeroed_aligned_counted),
+      cmocka_unit_test(test_no_purge_of_other_pages),
       cmocka_unit_test(test_purge), cmocka_unit_test(test_reuse),
       cmocka_unit_test(test_too_large),
       cmocka_unit_test(test_no_overlap),
       cmocka_unit_test(test_nobody_waits_for_a_fork),
+      cmocka_unit_test(test_no_new_memory_at_forks),
   };
   return cmocka_run_group_tests_name("store", tests, set_up, NULL);
 }

@@ -14,6 +14,7 @@
 #include "core/gate.h"
 #include "core/heap.h"
 #include "core/lock.h"
+#include "core/purge.h"
 #include "core/thread.h"
 #include "heddle.h"
 
@@ -155,11 +156,13 @@ static void test_stopped_heap_waits(void **state) {
     atomic_store(&stage, 0);
     assert_int_equal(pthread_create(&thread, NULL, go_through_gate, (void *)(uintptr_t)&ways[i]), 0);
     while (atomic_load(&stage) != 1) ts_sleep_ms(1);
+    hdi_purge_fork(HD_FORK_PREPARE); /* or the helper, at work after the tests before, would let it go at the end of its round */
     hdi_gate_raise(stopped_heap); /* its thread is outside, and sees it before it sees the stage: no barrier is needed */
     atomic_store(&stage, 2);
     ts_sleep_ms(30);
     assert_int_equal(atomic_load(&stage), 2);
     hdi_gate_open(stopped_heap);
+    hdi_purge_fork(HD_FORK_PARENT);
     pthread_join(thread, NULL);
     assert_int_equal(atomic_load(&stage), 3);
   }

@@ -1,0 +1,239 @@
+/* Lenders: a class that is needed now and then takes a block of a slightly larger class rather than memory that was never touched. Which
+ * class is busy, and what busy classes get.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../support/support.h"
+#include "core/alloc.h"
+#include "core/claim.h"
+#include "heddle.h"
+
+enum { WANTED = 5000, LENT = 7000 }; /* the classes of 5 and of 7 KiB, four apart */
+
+static hd_class *class_of(size_t bytes) { return &hdi_heap_self->class[hdi_sizeclass_of(bytes)]; }
+
+static size_t standing(size_t bytes) {
+  const hd_magazine *magazine = hdi_heap_magazine(hdi_heap_self, hdi_sizeclass_of(bytes));
+  return (size_t)(magazine->top - magazine->first);
+}
+
+/* A block of the larger class that was freed, and stands in its magazine. */
+static void *freed(size_t bytes) {
+  void *p = hd_malloc(bytes);
+  memset(p, 0xa5, hd_usable_size(p));
+  hd_free(p);
+  return p;
+}
+
+static void lends_from_its_magazine(void) {
+  void *p = freed(LENT);
+  TS_CHECK(hd_malloc(WANTED) == p, "not the block that was there");
+  TS_CHECK(hd_usable_size(p) == hd_good_size(LENT), "usable %zu", hd_usable_size(p));
+  TS_CHECK(class_of(WANTED)->page_count == 0, "a page all the same");
+  void *own = hd_malloc(WANTED);
+  TS_CHECK(hd_usable_size(own) == hd_good_size(WANTED), "there was nothing to lend");
+  hd_free(p);
+  TS_CHECK(standing(LENT) == 1 && standing(WANTED) == 0, "it went back to another class");
+  hd_free(own);
+}
+
+static void lends_what_was_handed_out(void) {
+  void *first = hd_malloc(LENT), *second = hd_malloc(LENT);
+  hd_free(first);
+  hd_free(second);
+  hd_thread_idle(); /* to their page */
+  TS_CHECK(standing(LENT) == 0, "still in the magazine");
+  void *a = hd_malloc(WANTED), *b = hd_malloc(WANTED);
+  TS_CHECK((a == first && b == second) || (a == second && b == first), "not the two that were free");
+  void *c = hd_malloc(WANTED);
+  TS_CHECK(hd_usable_size(c) == hd_good_size(WANTED), "a block that nobody had was lent");
+  hd_free(a);
+  hd_free(b);
+  hd_free(c);
+}
+
+static void keeps_virgin_blocks(void) {
+  void *p = hd_malloc(1200); /* two more are claimed with it */
+  TS_CHECK(hdi_heap_self->slot[hdi_sizeclass_of(1200)].bits != 0, "no claimed blocks");
+  void *q = hd_malloc(1100);
+  TS_CHECK(hd_usable_size(q) == hd_good_size(1100), "a block that nobody had was lent");
+  hd_free(p), hd_free(q);
+}
+
+static void own_blocks_first(void) {
+  void *own = hd_malloc(WANTED);
+  void *stays = hd_malloc(WANTED);
+  hd_free(own);
+  hd_thread_idle();
+  freed(LENT);
+  TS_CHECK(hd_malloc(WANTED) == own, "another class's block while an own one was free");
+  hd_free(own);
+  hd_free(stays);
+}
+
+/* A page that was somebody's memory is resident as a whole: what of it was never handed out costs nothing. */
+static void test_own_dirty_page_first(void **state) {
+  (void)state;
+  void *run = hd_malloc(HD_UNIT_BYTES);
+  memset(run, 1, HD_UNIT_BYTES);
+  hd_free(run);
+  enum { OF_PAGE = HD_UNIT_BYTES / 5120 };
+  void *own[OF_PAGE];
+  own[0] = hd_malloc(WANTED);
+  TS_CHECK(own[0] == run, "not on the run that was freed");
+  void *p = freed(LENT);
+  for (int i = 1; i < OF_PAGE; i++) {
+    own[i] = hd_malloc(WANTED);
+    TS_CHECK(hd_usable_size(own[i]) == hd_good_size(WANTED), "block %d was borrowed", i);
+  }
+  TS_CHECK(hd_malloc(WANTED) == p, "the page is full");
+  for (int i = 0; i < OF_PAGE; i++) hd_free(own[i]);
+  hd_free(p);
+}
+
+static void not_too_large(void) {
+  freed(8000);
+  void *p = hd_malloc(WANTED);
+  TS_CHECK(hd_usable_size(p) == hd_good_size(WANTED), "five classes away: usable %zu", hd_usable_size(p));
+  hd_free(p);
+  void *largest = hd_malloc(HD_MEDIUM_MAX); /* nobody stands above it */
+  TS_CHECK(hd_usable_size(largest) == HD_MEDIUM_MAX, "usable %zu", hd_usable_size(largest));
+  hd_free(largest);
+}
+
+static void busy_classes_have_their_own(void) {
+  freed(LENT);
+  class_of(WANTED)->busy = true;
+  void *p = hd_malloc(WANTED);
+  TS_CHECK(hd_usable_size(p) == hd_good_size(WANTED), "a busy class borrowed");
+  hd_free(p);
+}
+
+static void zero_as_a_whole(void) {
+  void *p = freed(LENT);
+  unsigned char *q = hd_calloc(1, WANTED);
+  TS_CHECK(q == p, "not the block that was there");
+  for (size_t i = 0; i < hd_usable_size(q); i++) TS_CHECK(q[i] == 0, "byte %zu is %#x", i, q[i]);
+  hd_free(q);
+}
+
+static void alignment_is_exact(void) {
+  freed(9000); /* 9 KiB: not a multiple of 2 KiB */
+  void *p = hd_aligned_alloc(8192, 8192);
+  TS_CHECK((uintptr_t)p % 8192 == 0, "%p", p);
+  hd_free(p);
+  freed(5000);
+  for (size_t alignment = 32; alignment <= 4096; alignment *= 2) {
+    void *q = hd_aligned_alloc(alignment, 4096);
+    TS_CHECK((uintptr_t)q % alignment == 0, "%p at %zu", q, alignment);
+    size_t borrowed = 5120; /* every class above 1 KiB is as good for an alignment of 128 as any */
+    TS_CHECK(hd_usable_size(q) == (alignment <= HD_MEDIUM_ALIGN ? borrowed : 4096), "usable %zu at %zu", hd_usable_size(q), alignment);
+    hd_free(q);
+  }
+}
+
+/* Where four units make a page, and by realloc. */
+static void resizes(void) {
+  void *p = freed(20000);
+  char *q = hd_malloc(15000);
+  TS_CHECK(q == p, "not the block that was there");
+  memset(q, 1, 15000);
+  TS_CHECK(hd_realloc(q, 20000) == q && hd_realloc(q, 15000) == q, "it was moved for nothing");
+  TS_CHECK(hd_expand(q, hd_usable_size(q)) == q, "it is as long as it says");
+  q = hd_realloc(q, 30000);
+  for (int i = 0; i < 15000; i++) TS_CHECK(q[i] == 1, "byte %d", i);
+  hd_free(q);
+}
+
+static void run(void *body) { ((void (*)(void))body)(); }
+
+/* In a process of its own, where every class starts without memory. */
+static void test_alone(void **state) {
+  struct ts_outcome outcome;
+  ts_fork_run(run, *state, 20, &outcome);
+  if (!ts_exited(&outcome, 0)) fail_msg("%s", outcome.error);
+}
+
+static void test_heaps_keep_to_their_classes(void **state) {
+  (void)state;
+  for (int one_user = 0; one_user < 2; one_user++) {
+    hd_heap_config config = {.struct_bytes = sizeof config, .one_user = one_user};
+    hd_heap *heap = hd_heap_create(&config);
+    hd_heap_free(heap, hd_heap_malloc(heap, LENT));
+    void *p = hd_heap_malloc(heap, WANTED);
+    assert_int_equal(hd_usable_size(p), hd_good_size(WANTED));
+    hd_heap_destroy(heap);
+  }
+}
+
+/* Found out every eight claims of a class: busy if the heap had at most 128 meanwhile. */
+static void test_busy(void **state) {
+  (void)state;
+  static hd_heap heap;
+  hd_class often = {0}, rare = {0};
+  for (int i = 0; i < 7; i++) hdi_claim_count(&heap, &often);
+  assert_false(often.busy);
+  hdi_claim_count(&heap, &often);
+  assert_true(often.busy);
+  for (int i = 0; i < 64; i++) {
+    hdi_claim_count(&heap, &rare);
+    for (int k = 0; k < 16; k++) hdi_claim_count(&heap, &often);
+  }
+  assert_false(rare.busy);
+  assert_true(often.busy);
+  for (int i = 0; i < 16; i++) {
+    hdi_claim_count(&heap, &rare);
+    for (int k = 0; k < 15; k++) hdi_claim_count(&heap, &often);
+  }
+  assert_true(rare.busy);
+  heap.claims = UINT32_MAX - 3; /* the count goes round */
+  for (int i = 0; i < 16; i++) hdi_claim_count(&heap, &often);
+  assert_true(often.busy);
+}
+
+/* Busy classes claim more at a time, the others stay with a system page. */
+static void test_steps(void **state) {
+  (void)state;
+  hd_heap *heap = hd_heap_create(NULL);
+  for (int busy = 0; busy < 2; busy++) {
+    size_t bytes = 512 + 256 * (size_t)busy;
+    hd_class *class = &heap->class[hdi_sizeclass_of(bytes)];
+    unsigned step = class->step;
+    for (int i = 0; i < 40; i++) {
+      class->busy = busy;
+      assert_non_null(hd_heap_malloc(heap, bytes));
+    }
+    if (busy) assert_in_range(class->step, 2 * step, 64);
+    else assert_int_equal(class->step, step);
+  }
+  hd_heap_destroy(heap);
+}
+
+#define ALONE(body) {#body, test_alone, NULL, NULL, (void *)(body)}
+
+int main(void) {
+  hd_free(hd_malloc(1)); /* starts the library */
+  const struct CMUnitTest tests[] = {
+      ALONE(lends_from_its_magazine),
+      ALONE(lends_what_was_handed_out),
+      ALONE(keeps_virgin_blocks),
+      ALONE(own_blocks_first),
+      ALONE(not_too_large),
+      ALONE(busy_classes_have_their_own),
+      ALONE(zero_as_a_whole),
+      ALONE(alignment_is_exact),
+      ALONE(resizes),
+      cmocka_unit_test(test_heaps_keep_to_their_classes),
+      cmocka_unit_test(test_busy),
+      cmocka_unit_test(test_steps),
+      cmocka_unit_test(test_own_dirty_page_first), /* in this process, where coverage is counted; last: the others want no pages */
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
