@@ -40,6 +40,13 @@ def choose_rows(quick, scale, only, workloads, real):
     return rows
 
 
+def choose_shapes(text, scale):
+    first, dash, last = text.partition("-")
+    if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
+        raise BenchError(f"--shapes {text}: a number, or FIRST-LAST")
+    return suite.shape_rows(int(first), int(last or first), scale)
+
+
 def install_programs(console):
     packages = sorted({r.package for r in suite.real_rows()})
     if os.geteuid() != 0:
@@ -143,6 +150,7 @@ def write(path, text, console):
 @click.option("--scale", type=click.FloatRange(0.001, 100), default=1.0, show_default=True, help="Work per run.")
 @click.option("--only", metavar="ROWS", help="Row names with commas; * is a wildcard: 'larson t2,pairs/*'.")
 @click.option("--workloads", metavar="FAMILIES", help="Families with commas: larson,pairs/spsc,redis.")
+@click.option("--shapes", metavar="FIRST-LAST", help="Random shapes of programs by number, in place of the rows.")
 @click.option("--allocators", metavar="NAMES", help="Allocators with commas (at least two).")
 @click.option("--real/--no-real", default=True, show_default=True, help="Rows of real programs, where installed.")
 @click.option("--idle", is_flag=True, help="Also memory returned and months in miniature (4 minutes for each allocator).")
@@ -181,7 +189,10 @@ def bench(console, **o):
     allocators, remarks = find_allocators(o["heddle_path"], o["peers_json"], wanted)
     if o["quick"] and not wanted:
         allocators = [a for a in allocators if a.name not in OLDER]
-    rows = choose_rows(o["quick"], o["scale"], o["only"], o["workloads"], o["real"])
+    if o["shapes"]:
+        rows = choose_shapes(o["shapes"], o["scale"])
+    else:
+        rows = choose_rows(o["quick"], o["scale"], o["only"], o["workloads"], o["real"])
     if o["list_only"]:
         for row in rows:
             console.print(row.name, highlight=False)
@@ -245,6 +256,8 @@ def report(console, run, o):
         console.print(tables.hourly_table(run.idle, hours))
     if has_subject:
         console.print(tables.summary_table(results))
+        for line in tables.shape_lines(results):
+            console.print(line, highlight=False, soft_wrap=True)
     console.print(tables.geomean_table(results))
     failures = run.failures()
     ending = f"{run.rounds} rounds of {len(results.rows)} rows, {len(failures)} failures, baseline {results.baseline}"

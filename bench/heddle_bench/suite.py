@@ -117,6 +117,13 @@ def scaling_rows(factor=1.0):
     return rows
 
 
+def shape_rows(first, last, factor=1.0):
+    """Random shapes of programs, by number: what no row was written for."""
+    return [
+        Row(f"shape {seed}", "shape", 1, ("{bin}/shape", "-s", str(seed), "-n", f"{factor:g}")) for seed in range(first, last + 1)
+    ]
+
+
 def real_rows():
     def real(name, command, package, needs=None, **more):
         return Row(name, name, 1, tuple(command), real=True, needs=needs or command[0], package=package, **more)

@@ -115,6 +115,16 @@ def summary_table(results):
     return table
 
 
+def shape_lines(results, most=12):
+    """What the worst of the random shapes are."""
+    lines = []
+    for row in [row for row in results.worst_first() if row.family == "shape"][:most]:
+        runs = results.samples[row.name].get(results.subject)
+        if runs:
+            lines.append(f"{row.name}: " + runs[0].extra.get("shape", "").replace(",", ", ").replace("_", " "))
+    return lines
+
+
 def geomean_rows(results):
     rows = []
     for name in results.allocators:
