@@ -219,6 +219,12 @@ static size_t wanted_window(void) {
   return (size_t)1 << hd_highest_bit(wanted + wanted - 1);
 }
 
+/* All but the lock: a thread that forks while this one starts may have it. */
+static void forget(void) {
+  const size_t from = offsetof(hd_space, base);
+  memset((uint8_t *)&hdi_space + from, 0, sizeof hdi_space - from);
+}
+
 /* A place where the table found room and the units did not. */
 static void leave_place(void) {
   if (hdi_space.table_units == 0) return;
@@ -246,7 +252,7 @@ static bool init_open(size_t bytes) {
     if (hdi_space_grow(&hdi_space, 1) == HD_CLAIM_DONE) return true;
     leave_place();
   }
-  memset(&hdi_space, 0, sizeof hdi_space);
+  forget();
   return false;
 }
 
@@ -269,7 +275,7 @@ static bool init_reserved(size_t bytes) {
 }
 
 bool hdi_space_init(void) {
-  memset(&hdi_space, 0, sizeof hdi_space); /* a start that a fork cut off may have been here */
+  forget(); /* a start that a fork cut off may have been here */
   if (HD_NARROW) return init_narrow();
   size_t bytes = wanted_window();
   if (init_open(bytes)) return true;

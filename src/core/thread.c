@@ -86,10 +86,17 @@ static unsigned start(void) {
 #ifdef __GLIBC__
 extern int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
 extern void *__dso_handle __attribute__((visibility("hidden")));
-static void watch_forks(void) { __register_atfork(fork_prepare, fork_parent, fork_child, &__dso_handle); }
+static void add_fork_handlers(void) { __register_atfork(fork_prepare, fork_parent, fork_child, &__dso_handle); }
 #else
-static void watch_forks(void) { pthread_atfork(fork_prepare, fork_parent, fork_child); }
+static void add_fork_handlers(void) { pthread_atfork(fork_prepare, fork_parent, fork_child); }
 #endif
+
+/* Before there can be threads of which one forks while another takes its first block: when the library is loaded. Unless a call comes
+ * earlier, from a constructor or from the loader: then right after the start, because the handlers' list may take memory. */
+static __attribute__((constructor(101))) void watch_forks(void) {
+  static atomic_uint watched;
+  if (hd_exchange(&watched, 1u) == 0) add_fork_handlers();
+}
 
 /* Begin the start, or take it over from a thread that did not survive a fork. */
 static void start_from(unsigned expected) {
@@ -121,10 +128,8 @@ bool hdi_thread_init_space(void) {
   if (HD_LIKELY(state != START_PASSTHROUGH)) return state == START_DONE;
   if (hd_load_acquire(&late)) return true;
   hdi_lock_take(&pool.lock);
-  bool first = !hd_load_relaxed(&late) && start_space();
-  if (first) hd_store_release(&late, true);
+  if (!hd_load_relaxed(&late) && start_space()) hd_store_release(&late, true);
   hdi_lock_drop(&pool.lock);
-  if (first) watch_forks();
   return hd_load_acquire(&late);
 }
 

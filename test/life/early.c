@@ -1,5 +1,6 @@
 /* First calls in the middle of something: in the constructor of a library that dlopen loads, in a signal handler that interrupted the
- * first call, in the child of a fork and in threads while another thread is in its first call; and in a set-user-ID program.
+ * first call, in the child of a fork and in threads while another thread is in its first call or right behind it; and in a set-user-ID
+ * program.
  *
  *   EARLY_PLUGIN=PATH early [case...]
  *
@@ -96,6 +97,50 @@ static void fork_in_start(void) {
   close(fd);
   pthread_join(thread, NULL);
   use(100);
+}
+
+/* Some threads make the process's first calls, others fork at that moment: whatever their children inherit must be usable. */
+static pthread_barrier_t together;
+
+static void *call_first(void *argument) {
+  pthread_barrier_wait(&together);
+  for (size_t i = 0; i < 50; i++) use(1 + i * 6007);
+  return argument;
+}
+
+static void *fork_meanwhile(void *turns) {
+  int status = -1;
+  pthread_barrier_wait(&together);
+  for (volatile uintptr_t i = 0; i < (uintptr_t)turns; i++) {
+  }
+  pid_t pid = fork();
+  if (pid == 0) {
+    alarm(2);
+    for (size_t i = 0; i < 50; i++) use(1 + i * 6007);
+    _exit(0);
+  }
+  TS_CHECK(waitpid(pid, &status, 0) == pid && status == 0, "a child ended with 0x%x", status);
+  return NULL;
+}
+
+static void first_calls_and_forks_once(void) {
+  pthread_t thread[THREADS];
+  pthread_barrier_init(&together, NULL, THREADS);
+  for (int t = 0; t < THREADS; t++) {
+    uintptr_t turns = (unsigned)getpid() * 7919u * (unsigned)t % 60000;
+    int failed = pthread_create(&thread[t], NULL, t < THREADS / 2 ? call_first : fork_meanwhile, (void *)turns);
+    TS_CHECK(failed == 0, "pthread_create");
+  }
+  for (int t = 0; t < THREADS; t++) pthread_join(thread[t], NULL);
+}
+
+static void first_calls_and_forks(void) {
+  char *again[] = {"/proc/self/exe", "--in", "first-calls-and-forks-once", NULL};
+  struct ts_outcome outcome;
+  for (int round = 0; round < 100; round++) {
+    ts_exec_run(again, NULL, 10, &outcome);
+    TS_CHECK(ts_exited(&outcome, 0), "round %d, status 0x%x: %s", round, outcome.status, outcome.error);
+  }
 }
 
 static void threads_in_start(void) {
@@ -196,6 +241,8 @@ static void in_library_in_thread(void) {
 
 static const struct test_case all[] = {
     {.name = "fork-in-start", .run = fork_in_start},
+    {.name = "first-calls-and-forks-once", .run = first_calls_and_forks_once},
+    {.name = "first-calls-and-forks", .run = first_calls_and_forks, .limit_s = 60},
     {.name = "threads-in-start", .run = threads_in_start},
     {.name = "signal-in-start", .run = signal_in_start},
     {.name = "secure", .run = secure},

@@ -196,7 +196,7 @@ unsigned sched_pick(unsigned count) { return ex->running ? (ex->step++, choose(c
 
 /* ---- fibres ------------------------------------------------------------------------------------------------------ */
 
-unsigned sched_self(void) { return ex->self; }
+unsigned sched_self(void) { return ex == NULL ? 0 : ex->self; } /* NULL: a constructor runs */
 bool sched_running(void) { return ex->running; }
 
 /* Where a replay stands: the function and line of an address, by addr2line if the machine has it. */
@@ -390,7 +390,7 @@ static bool is_worn(const void *address) {
 }
 
 bool sched_access(const void *address, bool is_write, const void *place) {
-  if (!ex->running) return false;
+  if (ex == NULL || !ex->running) return false;
   if (++ex->step > STEP_MAX) sched_fail("livelock: the run does not end");
   if (!state_is_tracked(address)) return false;
   if (!is_shared((uintptr_t)address, is_write) && !is_replayed()) return false;

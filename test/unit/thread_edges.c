@@ -336,6 +336,12 @@ static void test_adoption(void **state) {
   assert_ptr_equal(first, second);
 }
 
+/* The linker puts it before the library's own of this priority. */
+static __attribute__((constructor(101))) void come_first(void) {
+  pthread_atfork(use_in_handler, NULL, use_in_handler);
+  pthread_atfork(run_during_fork, NULL, run_early_in_child);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_fork_handlers),
@@ -347,7 +353,5 @@ int main(void) {
       cmocka_unit_test(test_consumer),
       cmocka_unit_test(test_adoption),
   };
-  pthread_atfork(use_in_handler, NULL, use_in_handler);
-  pthread_atfork(run_during_fork, NULL, run_early_in_child);
   return cmocka_run_group_tests_name("thread_edges", tests, NULL, NULL);
 }
