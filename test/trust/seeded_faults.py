@@ -326,6 +326,8 @@ THREADS = [
           "  if (step == HD_FORK_PREPARE && lock->nested == 0) open();\n", ""),
     Fault("a child finds the store locked", "core/thread.c", "unit.thread",
           "  hdi_store_fork(step);\n", "  if (step != HD_FORK_CHILD) hdi_store_fork(step);\n"),
+    Fault("the fork handlers come with the first call", "core/thread.c", "early",
+          "static __attribute__((constructor(101))) void watch_forks", "static void watch_forks"),
     Fault("a child believes that it is forking", "core/thread.c", "unit.thread",
           "  hdi_lock_fork_child();\n", ""),
     Fault("a lock does not know who waited for it", "core/lock.c", "unit.lock",
