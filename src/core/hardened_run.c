@@ -27,7 +27,6 @@ enum {
   SAMPLES_MAX = 1024,           /* of these, small blocks in use */
   QUARANTINE_UNITS = 1024,      /* 64 MiB of address space; one larger run may be there alone */
   FRONT_PAGE_MAX = 16 * 1024,   /* with larger system pages a front guard would fill the first unit */
-  HUGE_UNITS = 64,              /* as in large.c */
   PURGE_MIN = 4 * 1024 * 1024,  /* as in alloc.c: from here on clearing means exchanging */
   SPARE_UNITS = 64,
   RESERVE_UNITS = sizeof(void *) > 4 ? 256 : 32,
@@ -196,7 +195,7 @@ void hdi_hardened_run_yield(void) { give_reserve(hd_exchange(&reserve, 0)); }
 
 /* Put a new reserve in the place of one that is too short; *old is what stands there now. false: there is none to be had. */
 static bool renew_reserve(uint64_t *old) {
-  hd_unit *first = hd_load_owned(&hdi_options.limit) == 0 ? hdi_space_take_clean(&hdi_space, RESERVE_UNITS) : NULL;
+  hd_unit *first = hd_load_owned(&hdi_options.limit) == 0 ? hdi_space_take_clean(&hdi_space, RESERVE_UNITS, 1) : NULL;
   if (first == NULL) return false;
   if (!guard(start_of(first), (size_t)RESERVE_UNITS << HD_UNIT_SHIFT, true)) {
     hdi_space_give(&hdi_space, first, RESERVE_UNITS, false);
@@ -235,7 +234,7 @@ static hd_unit *take_run(hd_heap *heap, const plan *made, bool guarded, bool *ze
   hd_unit *first = hdi_heap_take_run(heap, made->units, made->align_units, zeroed);
   hdi_gate_leave(heap);
   if (first == NULL) return NULL;
-  if (*zeroed && made->units >= HUGE_UNITS) hdi_space_want_huge(&hdi_space, first, made->units);
+  if (*zeroed && made->units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, first, made->units);
   first->state = guarded ? set_guards(first, made) : 0;
   return first;
 }
@@ -383,9 +382,9 @@ static plan plan_like(const void *other, size_t bytes) {
 
 /* A clean run with guards, whether or not there are many of them already. */
 static hd_unit *take_clean(const plan *made) {
-  hd_unit *first = hdi_space_allows(&hdi_space, made->units) ? hdi_space_take_clean(&hdi_space, made->units) : NULL;
+  hd_unit *first = hdi_space_allows(&hdi_space, made->units) ? hdi_space_take_clean(&hdi_space, made->units, 1) : NULL;
   if (first == NULL) return NULL;
-  if (made->units >= HUGE_UNITS) hdi_space_want_huge(&hdi_space, first, made->units);
+  if (made->units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, first, made->units);
   bool counted = count_in(&guarded_runs, RUNS_MAX);
   first->state = counted ? set_guards(first, made) : 0;
   first->base = start_of(first) + made->start;

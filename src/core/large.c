@@ -15,13 +15,22 @@ enum {
   RECYCLE_UNITS = 16,        /* blocks from 1 MiB on are filled with recycled pages, */
   PIECE_UNITS = 4,           /* in pieces from 256 KiB on: a shorter move costs more than its faults */
   MOVES_MAX = 8192,
-  HUGE_UNITS = 64,           /* blocks from 4 MiB on are taken for dense; smaller ones only with all that is around them */
-  HUGE_PAGE_UNITS = 32,
+  TAIL_SHARE = 8,            /* the last huge page of a run may leave an eighth of the block's length unused */
   PLENTY_UNITS = 256,
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
 };
 
 static size_t units_for(size_t bytes) { return (bytes + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT; }
+
+/* Whole huge pages, where there will be some: what lies in front of the first one and behind the last would be faulted in by small pages,
+ * again for each block that takes another one's pages over. */
+static size_t whole_units(size_t units) { return hd_round_up(units, hdi_space_huge_grain(&hdi_space, units)); }
+
+/* Ask for huge pages in a clean run of which `used` units will be touched. */
+static void want_huge(hd_space *space, hd_unit *first, size_t used) {
+  size_t units = first->run_units;
+  if (used >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(space, first, units - used <= used / TAIL_SHARE ? units : used);
+}
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
  * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are. Each move leaves the kernel two more
@@ -30,7 +39,7 @@ static size_t recycle(hd_unit *first, size_t units) {
   static atomic_uint moves;
   uint8_t *start = hdi_space_address(&hdi_space, first);
   uint8_t *end = start + (units << HD_UNIT_SHIFT);
-  size_t step = units >= HUGE_UNITS ? HUGE_PAGE_UNITS : 1;
+  size_t step = units >= HD_HUGE_RUN_UNITS ? HD_HUGE_UNITS : 1;
   size_t least = hd_max(step, PIECE_UNITS);
   size_t filled = 0;
   if (!hdi_os.can_move) return 0;
@@ -67,11 +76,19 @@ static void trade(size_t units) {
   hdi_space_purge(&hdi_space, hdi_space_tick(), hd_min(units, dirty - plenty));
 }
 
+static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
+  size_t grain = heap->explicit_heap ? 1 : hdi_space_huge_grain(&hdi_space, units);
+  hd_unit *first = NULL;
+  if (grain > 1) first = hdi_heap_take_run(heap, hd_round_up(units, grain), hd_max(align_units, grain), zeroed);
+  return first != NULL ? first : hdi_heap_take_run(heap, units, align_units, zeroed);
+}
+
 void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_zero, bool *zeroed) {
-  size_t units = units_for(hd_max(bytes, 1));
-  hd_unit *first = hdi_heap_take_run(heap, units, hd_max(alignment >> HD_UNIT_SHIFT, 1), zeroed);
+  size_t used = units_for(hd_max(bytes, 1));
+  hd_unit *first = take_run(heap, used, hd_max(alignment >> HD_UNIT_SHIFT, 1), zeroed);
   if (first == NULL) return NULL;
-  if (*zeroed && units >= HUGE_UNITS) hdi_space_want_huge(heap->space, first, units);
+  size_t units = first->run_units;
+  if (*zeroed) want_huge(heap->space, first, used);
   if (*zeroed && !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4) {
     size_t filled = recycle(first, units);
     if (filled > 0) *zeroed = false;
@@ -111,18 +128,22 @@ static void refund(hd_unit *first, size_t units) {
   if (heap != NULL) heap->held_units -= units;
 }
 
+static bool extend(hd_unit *first, size_t more, bool *zeroed) {
+  if (!charge(first, more)) return false;
+  if (hdi_space_extend(space_of(first), first, first->run_units, more, zeroed)) return true;
+  refund(first, more);
+  return false;
+}
+
 bool hdi_large_resize(hd_unit *first, size_t bytes) {
   size_t units = first->run_units;
-  size_t wanted = units_for(bytes);
+  size_t used = units_for(bytes);
+  size_t wanted = hdi_heap_owner(first) == NULL ? whole_units(used) : used;
   bool zeroed = false;
-  if (wanted > units) {
-    if (!charge(first, wanted - units)) return false;
-    if (!hdi_space_extend(space_of(first), first, units, wanted - units, &zeroed)) {
-      refund(first, wanted - units);
-      return false;
-    }
-    if (zeroed && wanted >= HUGE_UNITS) hdi_space_want_huge(space_of(first), first, wanted);
-    if (zeroed) trade(wanted - units);
+  if (used > units) {
+    if (!extend(first, wanted - units, &zeroed) && (wanted == used || !extend(first, used - units, &zeroed))) return false;
+    if (zeroed) want_huge(space_of(first), first, used);
+    if (zeroed) trade(first->run_units - units);
   } else if (wanted < units && units - wanted >= hd_max(units / 8, 1)) {
     hd_store_owned(&first->run_units, (uint32_t)wanted);
     refund(first, units - wanted);
@@ -146,9 +167,10 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   size_t old_bytes = (size_t)first->run_units << HD_UNIT_SHIFT;
   size_t units = units_for(bytes);
   HD_ASSERT(units >= first->run_units);
-  size_t wide = units + units / 4; /* address space to grow into, not memory */
-  hd_unit *target = hdi_space_allows(&hdi_space, wide - first->run_units) ? hdi_space_take_clean(&hdi_space, wide) : NULL;
-  if (target == NULL) target = hdi_space_take_clean(&hdi_space, units);
+  size_t grain = hdi_space_huge_grain(&hdi_space, units);
+  size_t wide = hd_round_up(units + units / 4, grain); /* address space to grow into, not memory */
+  hd_unit *target = hdi_space_allows(&hdi_space, wide - first->run_units) ? hdi_space_take_clean(&hdi_space, wide, grain) : NULL;
+  if (target == NULL) target = hdi_space_take_clean(&hdi_space, units, 1);
   if (target == NULL) return NULL;
   size_t target_units = target->run_units;
   hdi_counters_os_call(1);
@@ -158,7 +180,7 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   }
   hdi_counters_moved(old_bytes);
   size_t old_units = old_bytes >> HD_UNIT_SHIFT;
-  if (units >= HUGE_UNITS) hdi_space_want_huge(&hdi_space, target + old_units, target_units - old_units);
+  if (units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, target + old_units, target_units - old_units);
   trade(units - hd_min(units, old_units));
   return hdi_large_make(heap, target, bytes, false);
 }

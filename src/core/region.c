@@ -58,7 +58,7 @@ static hd_unit *take_clean(size_t units) {
     hdi_space_purge(&hdi_space, hdi_space_tick(), SIZE_MAX);
     first = hdi_space_take_clean_again(&hdi_space, units);
   }
-  if (first == NULL) first = hdi_space_take_clean(&hdi_space, units);
+  if (first == NULL) first = hdi_space_take_clean(&hdi_space, units, 1);
   if (first != NULL) hd_add(&reserved, units);
   return first;
 }

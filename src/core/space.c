@@ -456,27 +456,30 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   return first;
 }
 
-static hd_unit *take_kind(hd_space *space, size_t units, unsigned kind, bool grow) {
+static hd_unit *take_kind(hd_space *space, size_t units, size_t align_units, unsigned kind, bool grow) {
   hd_unit *first = NULL;
   size_t skipped = 0;
   if (!hdi_lock_take_unless_fork(&space->lock)) return NULL;
   take_in_deferred(space);
-  hd_unit *run = best_fit(space, bins_of(space, kind), units, 1, FIT_TRIES);
+  hd_unit *run = best_fit(space, bins_of(space, kind), units, align_units, FIT_TRIES);
   if (run != NULL) {
-    size_t run_units = run->run_units;
+    size_t run_units = run->run_units, skip = misfit(space, run, align_units);
     detach(space, run);
-    first = carve(space, run, run_units, 0, units, kind);
+    first = carve(space, run, run_units, skip, units, kind);
   } else if (grow) {
-    first = take_fresh(space, units, 1, &skipped);
+    first = take_fresh(space, units, align_units, &skipped);
+    if (skipped > 0) give_locked(space, first - skipped, skipped, false, hdi_space_tick());
   }
   hdi_lock_drop(&space->lock);
   if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
 }
 
-hd_unit *hdi_space_take_clean(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_CLEAN, true); }
-hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_CLEAN, false); }
-hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, HD_UNIT_DIRTY, false); }
+hd_unit *hdi_space_take_clean(hd_space *space, size_t units, size_t align_units) {
+  return take_kind(space, units, align_units, HD_UNIT_CLEAN, true);
+}
+hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units) { return take_kind(space, units, 1, HD_UNIT_CLEAN, false); }
+hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, 1, HD_UNIT_DIRTY, false); }
 
 hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
   hd_space *space = &hdi_space;

@@ -87,7 +87,7 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
 
 /* The same from one kind of memory only. Clean, for pages that will be moved in: a free run or fresh units. Dirty, for content that will
  * be copied in: a free run. */
-hd_unit *hdi_space_take_clean(hd_space *space, size_t units);
+hd_unit *hdi_space_take_clean(hd_space *space, size_t units, size_t align_units);
 hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units); /* only what has been in use before */
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units);
 

@@ -8,7 +8,7 @@
 #include "os/os.h"
 
 enum {
-  BLOCK_UNITS = 32,        /* a huge page */
+  BLOCK_UNITS = HD_HUGE_UNITS,
   BLOCK_BYTES = BLOCK_UNITS << HD_UNIT_SHIFT,
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
@@ -72,12 +72,18 @@ static bool is_dense_below(const hd_space *space, size_t first) {
   return have >= look / 4 && first >= HUGE_DEEP_UNITS && resident(space, first - HUGE_DEEP_UNITS, look) >= enough;
 }
 
-/* Of a run longer than a huge page its owner knows more: see hdi_space_want_huge. */
+/* Of a long run its owner knows more: see hdi_space_want_huge. */
 void hdi_space_huge_top(const hd_space *space, size_t from, size_t to) {
-  if (!asks_by_itself(space) || to - from > BLOCK_UNITS) return;
+  if (!asks_by_itself(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
-  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, first)) ask(first, last);
+  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from)) ask(first, last);
+}
+
+/* A limit counts units, whether they are touched or not. */
+size_t hdi_space_huge_grain(const hd_space *space, size_t units) {
+  bool fits = units >= HD_HUGE_RUN_UNITS && !HD_NARROW && asks_by_itself(space) && hd_load_owned(&hdi_options.limit) == 0;
+  return fits ? BLOCK_UNITS : 1;
 }
 
 void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units) {

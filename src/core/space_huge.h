@@ -7,11 +7,17 @@
 
 #include "core/space.h"
 
+/* Runs from 4 MiB on are taken for dense; shorter ones only with all that is around them. */
+enum { HD_HUGE_UNITS = 32 /* a huge page */, HD_HUGE_RUN_UNITS = 64 };
+
 /* Units [have, next) of a space have been claimed. */
 void hdi_space_huge_step(const hd_space *space, size_t have, size_t next);
 
 /* Units [from, to) are handed out for the first time. */
 void hdi_space_huge_top(const hd_space *space, size_t from, size_t to);
+
+/* What a run of so many units should start at a multiple of, and be a multiple of, so that huge pages fill it; 1: there won't be any. */
+size_t hdi_space_huge_grain(const hd_space *space, size_t units);
 
 /* The run, clean memory, will be touched in most places: ask for huge pages inside it. */
 void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units);

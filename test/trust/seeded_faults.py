@@ -268,6 +268,13 @@ RUNS = [
 ]
 
 RETURN = [
+    Fault("a long run starts anywhere", "core/large.c", "unit.huge",
+          "hd_round_up(units, grain), hd_max(align_units, grain), zeroed", "hd_round_up(units, grain), align_units, zeroed"),
+    Fault("a long run that finds no good place is refused", "core/large.c", "unit.huge",
+          "  return first != NULL ? first : hdi_heap_take_run(heap, units, align_units, zeroed);",
+          "  return first != NULL || grain > 1 ? first : hdi_heap_take_run(heap, units, align_units, zeroed);"),
+    Fault("the last huge page of a run is asked for, however little of it is used", "core/large.c", "unit.huge",
+          "units - used <= used / TAIL_SHARE ? units : used", "units"),
     Fault("a page's last block is not looked at before purging", "core/page.c", "unit.page",
           "hd_min((at + step - 1) / page->block_bytes + 1, page->capacity);",
           "hd_min((at + step - 1) / page->block_bytes, page->capacity);"),

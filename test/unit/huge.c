@@ -1,10 +1,12 @@
 /* Huge pages are asked for above memory that the program has filled: just below, or deeper where the top is being filled by many at once.
+ * Long runs begin and end where huge pages do.
  *
  * SPDX-License-Identifier: MIT */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include <cmocka.h>
 
@@ -71,11 +73,104 @@ static void test_where_it_is_filled_deeper(void **state) {
   assert_false(next_is_huge()); /* nor is this: nothing is filled deeper down */
 }
 
+/* A block between 2 and 4 MiB is as dense as what lies below it. */
+static void test_middling_blocks(void **state) {
+  last = NULL;
+  begin(state);
+  take(8, 1);
+  uint8_t *p = hd_malloc(3 * MIB + HD_UNIT_BYTES);
+  assert_ptr_equal(p, last + HD_UNIT_BYTES);
+  assert_int_equal(hdi_space_is_huge(p), may_be_huge());
+  assert_int_equal(hdi_space_is_huge(p + 3 * MIB), may_be_huge());
+}
+
+static size_t units_of(const void *p) { return hdi_space_find(p)->run_units; }
+static size_t whole(size_t bytes) { return may_be_huge() ? hd_round_up(bytes, HUGE_BYTES) : bytes; }
+
+static uint8_t *expect_whole(size_t bytes, bool with_tail) {
+  uint8_t *p = hd_malloc(bytes);
+  assert_non_null(p);
+  if (may_be_huge()) assert_int_equal((uintptr_t)p % HUGE_BYTES, 0);
+  assert_int_equal(units_of(p) * HD_UNIT_BYTES, whole(bytes));
+  assert_int_equal(hdi_space_is_huge(p), may_be_huge());
+  assert_int_equal(hdi_space_is_huge(p + 4 * MIB - 1), may_be_huge());
+  assert_int_equal(hdi_space_is_huge(p + bytes - 1), with_tail && may_be_huge());
+  return p;
+}
+
+static void test_long_runs(void **state) {
+  (void)state;
+  uint8_t *first = expect_whole(9 * MIB, true); /* a ninth of it is more: the last page is asked for */
+  uint8_t *second = expect_whole(4 * MIB + 4 * HD_UNIT_BYTES, false);
+  assert_ptr_equal(second, first + whole(9 * MIB));
+  memset(first, 1, 9 * MIB);
+  hd_free(first);
+  uint8_t *third = expect_whole(7 * MIB, true); /* in the place of the first, which ends where a huge page does */
+  assert_ptr_equal(third, first);
+  hd_free(second);
+  hd_free(third);
+}
+
+static void test_long_runs_resized(void **state) {
+  (void)state;
+  uint8_t *p = hd_malloc(4 * MIB + HD_UNIT_BYTES);
+  memset(p, 1, 4 * MIB);
+  assert_ptr_equal(hd_realloc(p, 5 * MIB), p); /* the run is that long already, or what lies behind is free */
+  assert_int_equal(units_of(p) * HD_UNIT_BYTES, whole(5 * MIB));
+  assert_ptr_equal(hd_realloc(p, 7 * MIB), p);
+  assert_int_equal(units_of(p) * HD_UNIT_BYTES, whole(7 * MIB));
+  uint8_t *behind = hd_malloc(4 * MIB);
+  assert_ptr_equal(hd_realloc(p, 4 * MIB), p);
+  assert_int_equal(units_of(p) * HD_UNIT_BYTES, 4 * MIB);
+  hd_free(hd_malloc(1 * MIB + HD_UNIT_BYTES)); /* so that less than a huge page is free behind it */
+  uint8_t *moved = hd_realloc(p, 12 * MIB);
+  assert_int_equal(moved[4 * MIB - 1], 1);
+  if (may_be_huge()) assert_int_equal((uintptr_t)moved % HUGE_BYTES, 0);
+  hd_free(moved);
+  hd_free(behind);
+}
+
+/* What is free lies badly, and there is no more. */
+static void test_long_run_in_a_bad_place(void **state) {
+  (void)state;
+  enum { PIECES = 4, PIECE = 20 * HD_UNIT_BYTES };
+  uint8_t *piece[PIECES + 1];
+  struct rlimit before, now;
+  while (hdi_space.committed - hdi_space.top != 4 * HD_HUGE_UNITS) take(1, 0); /* later too little for another place */
+  for (int i = 0; i <= PIECES; i++) assert_non_null(piece[i] = hd_malloc(PIECE));
+  for (int i = 1; i <= PIECES; i++) assert_ptr_equal(piece[i], piece[i - 1] + PIECE);
+  for (int i = 0; i < PIECES; i++) hd_free(piece[i]);
+  assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+  now = (struct rlimit){MIB, before.rlim_max};
+  assert_int_equal(setrlimit(RLIMIT_AS, &now), 0);
+  uint8_t *p = hd_malloc(PIECES * PIECE - 1);
+  void *none = hd_malloc(1024 * (size_t)MIB);
+  assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+  assert_ptr_equal(p, piece[0]);
+  assert_null(none);
+  hd_free(p);
+  hd_free(piece[PIECES]);
+}
+
+static void test_limit_counts_units(void **state) {
+  (void)state;
+  assert_int_equal(hd_option_set("limit", "64g"), HD_OK);
+  void *p = hd_malloc(4 * MIB + HD_UNIT_BYTES);
+  assert_int_equal(units_of(p) * HD_UNIT_BYTES, 4 * MIB + HD_UNIT_BYTES);
+  hd_free(p);
+  assert_int_equal(hd_option_set("limit", "0"), HD_OK);
+}
+
 int main(void) {
   hd_free(hd_malloc(1)); /* starts the library */
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(test_where_it_is_filled, begin),
       cmocka_unit_test_setup(test_where_it_is_filled_deeper, begin),
+      cmocka_unit_test_setup(test_long_run_in_a_bad_place, begin),
+      cmocka_unit_test(test_middling_blocks),
+      cmocka_unit_test(test_long_runs),
+      cmocka_unit_test(test_long_runs_resized),
+      cmocka_unit_test(test_limit_counts_units),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

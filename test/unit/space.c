@@ -237,7 +237,7 @@ static void *take_during_fork(void *unused) {
   (void)unused;
   hd_unit *aligned = hdi_space_take(&hdi_space, 3, 64, &zeroed);
   bool right = aligned != NULL && (uintptr_t)hdi_space_address(&hdi_space, aligned) % (64 * HD_UNIT_BYTES) == 0;
-  right = right && hdi_space_take_piece(4, 8, 1) == NULL && hdi_space_take_clean(&hdi_space, 2) == NULL;
+  right = right && hdi_space_take_piece(4, 8, 1) == NULL && hdi_space_take_clean(&hdi_space, 2, 1) == NULL;
   right = right && !hdi_space_extend(&hdi_space, aligned, 3, 1, &zeroed);
   if (aligned != NULL) hdi_space_give(&hdi_space, aligned, 3, true);
   return right ? aligned : NULL;
