@@ -111,12 +111,10 @@ void *hdi_alloc_slow(size_t bytes) {
   hd_heap *heap = hdi_heap_self;
   if (HD_UNLIKELY(hdi_heap_is_empty(heap))) return alloc_first(bytes);
   unsigned class_index = hdi_sizeclass_of(bytes);
-  if (HD_LIKELY(class_index <= HD_SMALL_CLASSES)) {
-    void *p = take_small(heap, class_index);
-    if (HD_LIKELY(p != NULL)) return p;
-  }
   bool zeroed = false;
-  return take(heap, &class_index, FIT_ANY, &zeroed);
+  if (HD_UNLIKELY(class_index > HD_SMALL_CLASSES)) return take(heap, &class_index, FIT_ANY, &zeroed);
+  void *p = take_small(heap, class_index);
+  return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, &class_index, FIT_ANY, &zeroed);
 }
 
 /* ---- large ------------------------------------------------------------------------------------------------------- */

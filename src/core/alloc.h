@@ -50,7 +50,7 @@ FAST void *hdi_alloc(size_t bytes) {
   return hdi_alloc_take(slot, bits);
 }
 
-/* A block of a page of one unit that the heap owns, or misuse. */
+/* A block of a small class that the heap owns, or misuse. */
 FAST void hdi_free_own(void *p, hd_unit *unit, hd_heap *heap) {
   uint64_t index = hdi_unit_block_index(unit, p);
   if (HD_UNLIKELY(index >= hd_load_owned(&unit->capacity))) {

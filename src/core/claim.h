@@ -95,18 +95,14 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
 }
 
 /* Let a slot stand for a group of a CURRENT page, with these bits of it claimed. */
-FAST void hdi_claim_point(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
+FAST bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
+  hd_store_owned(&page->credit, page->credit + (bits == UINT64_MAX ? 64 : hd_bit_count(bits)));
   page->group = group;
   hd_store_owned(&slot->bits, bits);
   class->zeroed = false;
   slot->block_bytes = page->block_bytes;
   slot->blocks = page->base + (size_t)group * 64 * page->block_bytes;
   slot->map = page->map + (size_t)group * 64;
-}
-
-FAST bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
-  hd_store_owned(&page->credit, page->credit + (bits == UINT64_MAX ? 64 : hd_bit_count(bits)));
-  hdi_claim_point(page, slot, class, group, bits);
   return true;
 }
 

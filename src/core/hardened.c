@@ -83,14 +83,13 @@ static uint8_t *take_gated(hd_heap *heap, unsigned class_index, bool *zeroed) {
   return p;
 }
 
-static SLOW void make_room(hd_heap *heap) {
-  hdi_hardened_flush(heap);
+static SLOW void make_room(void) {
   hdi_hardened_run_yield();
-  hdi_purge_collect(0);
+  hdi_purge_collect(0); /* begins with what is in quarantine */
 }
 
 static SLOW uint8_t *take_after_collecting(hd_heap *heap, unsigned class_index, bool *zeroed) {
-  make_room(heap);
+  make_room();
   return take_gated(heap, class_index, zeroed);
 }
 
@@ -134,7 +133,7 @@ static SLOW void *alloc_sample(hd_heap *heap, size_t bytes, bool zero) {
 static SLOW void *alloc_run(hd_heap *heap, size_t alignment, size_t bytes, bool zero, hd_run_reason reason) {
   void *p = hdi_hardened_run_alloc(heap, alignment, bytes, zero, reason);
   if (p != NULL) return p;
-  make_room(heap);
+  make_room();
   p = hdi_hardened_run_alloc(heap, alignment, bytes, zero, HD_RUN_LARGE);
   return p != NULL ? p : no_memory();
 }

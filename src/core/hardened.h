@@ -93,6 +93,9 @@ bool hdi_hardened_run_resize(hd_unit *first, size_t bytes);
 void *hdi_hardened_run_move(hd_heap *heap, hd_unit *old, size_t bytes);
 void hdi_hardened_run_flush(hd_heap *heap);
 
+/* Give back the runs that the system did not open before; the collector calls this. */
+void hdi_hardened_run_retry(void);
+
 /* Address space is short: give up what is kept for later runs. */
 void hdi_hardened_run_yield(void);
 

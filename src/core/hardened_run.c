@@ -295,9 +295,12 @@ static void leave_quarantine(hd_hardened *own) {
   own->run_first = (own->run_first + 1) % HD_QUARANTINE_RUNS;
   own->run_count--;
   own->run_units -= first->run_units;
+  if (first->run_units > SPARE_UNITS) {
+    give_back(own, first);
+    return;
+  }
   if (own->spare_count == HD_QUARANTINE_SPARES) give_back(own, own->spare[--own->spare_count]);
-  if (first->run_units <= SPARE_UNITS) own->spare[own->spare_count++] = first;
-  else give_back(own, first);
+  own->spare[own->spare_count++] = first;
 }
 
 static void quarantine(hd_hardened *own, hd_unit *first) {
@@ -321,6 +324,11 @@ void hdi_hardened_run_flush(hd_heap *heap) {
   hd_hardened *own = heap->hardened;
   while (own->run_count > 0) leave_quarantine(own);
   while (own->spare_count > 0) give_back(own, own->spare[--own->spare_count]);
+  hdi_hardened_run_retry();
+}
+
+void hdi_hardened_run_retry(void) {
+  if (HD_LIKELY(hd_load_relaxed(&aside) == NULL)) return;
   hd_unit *next = hd_exchange(&aside, NULL);
   while (next != NULL) {
     hd_unit *first = next;
@@ -380,24 +388,24 @@ static plan plan_like(const void *other, size_t bytes) {
   return made;
 }
 
-/* A clean run with guards, whether or not there are many of them already. */
+/* A clean run with guards. NULL: there is none to be had, or there are as many guarded ones as there may be. */
 static hd_unit *take_clean(const plan *made) {
-  hd_unit *first = hdi_space_allows(&hdi_space, made->units) ? hdi_space_take_clean(&hdi_space, made->units, 1) : NULL;
-  if (first == NULL) return NULL;
-  if (made->units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, first, made->units);
-  bool counted = count_in(&guarded_runs, RUNS_MAX);
-  first->state = counted ? set_guards(first, made) : 0;
-  first->base = start_of(first) + made->start;
-  first->block_bytes = 0; /* nothing to clear if it is not used after all */
-  if (first->state != 0) return first;
-  if (counted) hd_sub(&guarded_runs, 1u);
-  hdi_space_give(&hdi_space, first, made->units, false);
+  if (!hdi_space_allows(&hdi_space, made->units) || !count_in(&guarded_runs, RUNS_MAX)) return NULL;
+  hd_unit *first = hdi_space_take_clean(&hdi_space, made->units, 1);
+  if (first != NULL) {
+    first->state = set_guards(first, made);
+    first->base = start_of(first) + made->start;
+    first->block_bytes = 0; /* nothing to clear if it is not used after all */
+    if (first->state != 0) return first;
+    hdi_space_give(&hdi_space, first, made->units, false);
+  }
+  hd_sub(&guarded_runs, 1u);
   return NULL;
 }
 
 void *hdi_hardened_run_move(hd_heap *heap, hd_unit *old, size_t bytes) {
   static atomic_uint moves;
-  if (!hdi_os.can_move || old->block_bytes <= KEEP_BYTES || old->state == 0 || !count_in(&moves, MOVES_MAX)) return NULL;
+  if (!hdi_os.can_move || old->block_bytes <= KEEP_BYTES || old->state == 0 || hd_load_relaxed(&moves) >= MOVES_MAX) return NULL;
   plan made = plan_like(old->base, bytes);
   hd_unit *first = take_clean(&made);
   if (first == NULL) return NULL;
@@ -410,7 +418,9 @@ void *hdi_hardened_run_move(hd_heap *heap, hd_unit *old, size_t bytes) {
     give_back(NULL, first);
     return NULL;
   }
+  hd_add(&moves, 1u);
   hdi_counters_moved(open);
+  if (made.units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, first, made.units);
   void *p = make(first, &made, bytes);
   retire(heap->hardened, old);
   return p;

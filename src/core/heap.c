@@ -280,7 +280,8 @@ void hdi_heap_deepen(hd_heap *heap, unsigned class_index) {
   if (++class->spills % (2 * SPILLS) != 0) return;
   hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
   uint32_t most = magazine_blocks(class_index, HD_MAGAZINE_MOST, HD_MAGAZINE_MOST_BYTES);
-  limit_magazine(magazine, (uint32_t)hd_min(2 * (magazine->end - magazine->first), most));
+  size_t twice = 2 * (size_t)hd_max(magazine->end - magazine->first, 1); /* 0: there was no memory for it */
+  limit_magazine(magazine, (uint32_t)hd_min(twice, most));
 }
 
 void hdi_heap_drop_cache(hd_heap *heap) {

@@ -19,14 +19,14 @@ static bool wait_for(hd_lock *lock, bool unless_fork) {
     unsigned seen = 0;
     if (hd_swap_if(&lock->word, &seen, hdi_lock_me() | HD_LOCK_SLEEPERS)) return true; /* others may sleep as well */
     if ((seen & HD_LOCK_SLEEPERS) == 0 && !hd_swap_if(&lock->word, &seen, seen | HD_LOCK_SLEEPERS)) continue;
-    if (unless_fork && hd_load_acquire(&forking) != 0) return false;
+    if (unless_fork && hdi_lock_is_forking()) return false;
     hdi_os_wait(&lock->word, seen | HD_LOCK_SLEEPERS, unless_fork ? NAP_MS : UINT32_MAX);
   }
 }
 
 /* A fork handler that runs between ours and the copy of the process: it may have what this thread holds for the fork. What the lock
  * guards is whole; the handler's drop ends the hold. */
-static bool is_held_for_fork(const hd_lock *lock) { return hdi_lock_is_mine(lock) && hd_load_acquire(&forking) != 0; }
+static bool is_held_for_fork(const hd_lock *lock) { return hdi_lock_is_mine(lock) && hdi_lock_is_forking(); }
 
 void hdi_lock_wait(hd_lock *lock) {
   if (!is_held_for_fork(lock)) (void)wait_for(lock, false);
@@ -41,7 +41,9 @@ void hdi_lock_fork_begin(void) {
   hd_add(&forking, 1u);
 }
 
-bool hdi_lock_is_new_child(void) { return hd_load_acquire(&forking) != 0 && hd_load_relaxed(&fork_process) != hdi_os_process_id(); }
+bool hdi_lock_is_forking(void) { return hd_load_acquire(&forking) != 0; }
+
+bool hdi_lock_is_new_child(void) { return hdi_lock_is_forking() && hd_load_relaxed(&fork_process) != hdi_os_process_id(); }
 
 void hdi_lock_fork_end(void) { hd_sub(&forking, 1u); }
 

@@ -49,6 +49,7 @@ static inline bool hdi_lock_take_unless_fork(hd_lock *lock) { return HD_LIKELY(h
 
 /* A fork begins or ends in this process. Set before the locks are taken, cleared after they are dropped. */
 void hdi_lock_fork_begin(void);
+bool hdi_lock_is_forking(void);
 bool hdi_lock_is_new_child(void); /* whether this is the child already, and its first step is still to come */
 void hdi_lock_fork_end(void);
 void hdi_lock_fork_child(void);

@@ -59,8 +59,6 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   page->zeroed = zeroed;
   hd_store_owned(&page->credit, 0);
   page->rest = page->fresh = page->group = 0;
-  page->stamp = 0;
-  page->swept = 0;
   hd_store_relaxed(&page->remote_count, 0u);
   return true;
 }
@@ -99,8 +97,7 @@ bool hdi_page_look(hd_unit *page, hd_page_view *view, uint8_t *states) {
     };
     for (uint32_t i = 0; states != NULL && i < view->capacity; i++) states[i] = hd_load_relaxed(&page->map[i]);
   }
-  hdi_store_let_go();
-  return there;
+  return hdi_store_let_go() && there;
 }
 
 static bool is_idle(const hd_unit *page, size_t index, uint64_t claimed) {

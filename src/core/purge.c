@@ -118,9 +118,10 @@ static size_t purge_inside(hd_heap *heap, hd_unit *page) {
 /* Handle one page that has rested, its heap held. */
 static size_t tidy_page(hd_heap *heap, hd_unit *page) {
   if (heap->held == HD_HOLD_GATE && !hdi_remote_is_idle(heap, page)) return purge_inside(heap, page);
+  bool current = page->state == HD_PAGE_CURRENT;
   uint32_t remote = hdi_remote_take(page);
-  if (remote > 0) hdi_heap_credit_remote(heap, page, remote); /* it may be released now */
-  if (page->state == HD_PAGE_CURRENT && hdi_heap_unclaim(heap, page)) return 0;
+  if (remote > 0) hdi_heap_credit_remote(heap, page, remote); /* it may be released now, unless it is current */
+  if (current && hdi_heap_unclaim(heap, page)) return 0;
   return remote > 0 ? 0 : purge_inside(heap, page);
 }
 
@@ -225,6 +226,7 @@ static bool one_round(void) {
   if (hd_load_owned(&hdi_options.purge)) hdi_space_purge(&hdi_space, hdi_space_tick() - delay, SIZE_MAX);
   if (hd_load_owned(&hdi_options.purge)) hdi_store_purge();
   hdi_region_open_shut();
+  hdi_hardened_run_retry();
   changed = changed || hd_load_relaxed(&hdi_space.dirty_units) != 0;
   hdi_lock_drop(&purge.lock);
   return changed && hd_load_owned(&hdi_options.purge);
@@ -279,6 +281,7 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   let_go_all(self);
   if (self != NULL) hdi_gate_leave(self);
   hdi_region_open_shut();
+  hdi_hardened_run_retry();
   size_t keep_units = keep_bytes >> HD_UNIT_SHIFT;
   size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);
   if (dirty > keep_units) hdi_space_purge(&hdi_space, hdi_space_tick(), dirty - keep_units);

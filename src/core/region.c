@@ -71,24 +71,6 @@ void *hdi_region_reserve(hd_area_kind kind, const char *name, size_t bytes) {
 
 size_t hdi_region_bytes(const void *region) { return (size_t)unit_of(region)->run_units << HD_UNIT_SHIFT; }
 
-bool hdi_region_extend(void *region, size_t bytes, bool *zeroed) {
-  hd_unit *first = unit_of(region);
-  if (bytes > PTRDIFF_MAX) return false;
-  size_t units = units_for(bytes);
-  *zeroed = true;
-  return units <= first->run_units || hdi_space_extend(&hdi_space, first, first->run_units, units - first->run_units, zeroed);
-}
-
-void hdi_region_shrink(void *region, size_t bytes, bool dirty) {
-  hd_unit *first = unit_of(region);
-  size_t units = units_for(bytes);
-  size_t old = first->run_units;
-  if (units >= old) return;
-  hd_store_owned(&first->run_units, (uint32_t)units);
-  hdi_space_give(&hdi_space, first + units, old - units, dirty);
-  hdi_purge_note();
-}
-
 size_t hdi_region_purge(void *region, size_t offset, size_t bytes, size_t *start) {
   size_t from = hd_round_up(offset, hdi_os.page_bytes);
   size_t to = hd_round_down(offset + bytes, hdi_os.page_bytes);

@@ -26,12 +26,6 @@ void *hdi_region_reserve(hd_area_kind kind, const char *name, size_t bytes);
 /* Length of the region in bytes. */
 size_t hdi_region_bytes(const void *region);
 
-/* Make the region bytes long where it stands, if the units behind it are free. *zeroed: what was added reads as zero. */
-bool hdi_region_extend(void *region, size_t bytes, bool *zeroed);
-
-/* Cut the region to bytes (more than 0). dirty: what is cut off may have been touched. */
-void hdi_region_shrink(void *region, size_t bytes, bool dirty);
-
 /* Give the region back. Untouched is the range [clean_from, clean_to) of it, in bytes from its start; none when clean_from >=
  * clean_to. */
 void hdi_region_give(void *region, size_t clean_from, size_t clean_to);

@@ -32,13 +32,19 @@ FAST uint64_t hdi_seal_word(const void *p) {
   return (word ^ word >> 32) | 1;
 }
 
+/* Words in memory have their low byte first on every machine, because what counts of a word is told by shifts. */
+FAST uint64_t hdi_seal_order(uint64_t word) { return __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__ ? __builtin_bswap64(word) : word; }
+
 FAST uint64_t hdi_seal_load(const uint8_t *at) {
   uint64_t word;
   __builtin_memcpy(&word, at, sizeof word);
-  return word;
+  return hdi_seal_order(word);
 }
 
-FAST void hdi_seal_store(uint8_t *at, uint64_t word) { __builtin_memcpy(at, &word, sizeof word); }
+FAST void hdi_seal_store(uint8_t *at, uint64_t word) {
+  word = hdi_seal_order(word);
+  __builtin_memcpy(at, &word, sizeof word);
+}
 
 /* The upper bytes of a word of pattern: what stands there may differ below them. */
 FAST uint64_t hdi_seal_part(size_t bytes) { return UINT64_MAX << (64 - 8 * bytes); }

@@ -341,7 +341,7 @@ bool hdi_space_allows(const hd_space *space, size_t units) {
 
 static size_t aside_count(uint64_t aside) { return (size_t)(aside & UINT32_MAX) >> 1; }
 
-/* The longest free run. */
+/* One of the longest free runs: the first of the highest bin. */
 static hd_unit *take_longest(hd_space *space, bool *zeroed) {
   uint64_t dirty = space->dirty.filled, clean = space->clean.filled;
   if ((dirty | clean) == 0) return NULL;
@@ -367,7 +367,7 @@ static void put_aside(void) {
   if (first == NULL) {
     first = take_longest(space, &zeroed);
     if (first == NULL) return;
-    units = hd_min(first->run_units, UINT32_MAX / 2);
+    units = first->run_units;
   }
   space->aside_stamp = first->stamp;
   hd_store_release(&space->aside, (uint64_t)(first - space->units) << 32 | units << 1 | zeroed);

@@ -311,7 +311,13 @@ size_t hdi_store_purge(void) {
 
 bool hdi_store_hold(void) { return hdi_lock_take_unless_fork(&store.lock); }
 
-void hdi_store_let_go(void) { hdi_lock_drop(&store.lock); }
+/* While a fork waits for the lock others give their memory back without it. */
+bool hdi_store_let_go(void) {
+  atomic_thread_fence(memory_order_acquire); /* what was read before was read before this look */
+  bool held = !hdi_lock_is_forking();
+  hdi_lock_drop(&store.lock);
+  return held;
+}
 
 size_t hdi_store_used(void) { return hd_load_relaxed(&store.used); }
 

@@ -29,9 +29,9 @@ size_t hdi_store_purge(void);
 size_t hdi_store_used(void);
 
 /* Keep everybody from taking and giving for a moment, so that what has not been given back by now stays what it is. false: a fork is
- * under way. */
+ * under way; or has begun meanwhile, and what was read may not be so. */
 bool hdi_store_hold(void);
-void hdi_store_let_go(void);
+bool hdi_store_let_go(void);
 
 void hdi_store_fork(hd_fork_step step);
 

@@ -195,12 +195,11 @@ void hdi_thread_retire_heap(hd_heap *heap) {
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_DEAD);
   memset((void *)heap->slot, 0, sizeof heap->slot);
   memset(heap->class, 0, sizeof heap->class);
-  memset(heap->magazine, 0, sizeof heap->magazine);
   memset(heap->remote, 0, sizeof heap->remote);
   hd_store_owned(&heap->explicit_heap, false);
   hd_store_owned(&heap->one_user, false);
   hd_store_owned(&heap->own_space, false);
-  heap->runs = 0;
+  heap->runs = heap->claims = 0;
   heap->held_units = heap->limit_units = 0;
   memset(heap->cached, 0, sizeof heap->cached);
   heap->cached_units = 0;

@@ -80,9 +80,8 @@ struct hd_unit {
   hd_unit *next, *prev;       /* PARTIAL: the class's list; free runs: their bin */
   uint32_t run_next, run_prev; /* runs of an explicit heap: its list of them, as table index + 1 */
   uint32_t run_units;         /* units of the run; also at the last unit of a free run */
-  uint32_t stamp;             /* free runs: when freed, in ticks; pages: credit at the purger's last look */
+  uint32_t stamp;             /* free runs: when freed, in ticks */
   _Atomic uint32_t remote_count; /* counted remote frees not yet taken in; bit 31: queued in the owner's inbox */
-  uint8_t swept;              /* the purger has given back this page's free system pages */
   hd_unit *remote_next;       /* link in the owner's inbox */
 };
 

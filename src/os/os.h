@@ -52,7 +52,7 @@ void hdi_os_unclaim(void *address, size_t bytes);
 bool hdi_os_commit(void *address, size_t bytes);
 
 /* clean or dirty -> reserved (on), or back to clean (off). Whole system pages; parts of the range may be there already, and stay what they
- * are. false when the system refuses. */
+ * are. false when the system refuses; what was in the range may be gone then. */
 bool hdi_os_guard(void *address, size_t bytes, bool on);
 
 /* The same as on, but the memory stays, and is found again after off. Parts that are reserved already may hold some, or none. */

@@ -20,6 +20,7 @@
 enum {
   FUTEX_WAIT_OWN = 128, /* FUTEX_WAIT and FUTEX_WAKE, private to the process */
   FUTEX_WAKE_OWN = 129,
+  DONTNEED_LOCKED = 24, /* MADV_DONTNEED_LOCKED, from Linux 5.18 on */
   BARRIER_NOW = 8, /* MEMBARRIER_CMD_PRIVATE_EXPEDITED, and its registration */
   BARRIER_PREPARE = 16
 };
@@ -159,9 +160,8 @@ bool hdi_os_close(void *address, size_t bytes) { return !failed(hd_syscall3(SYS_
 
 bool hdi_os_guard(void *address, size_t bytes, bool on) {
   if (!on) return hdi_os_commit(address, bytes);
-  if (!hdi_os_close(address, bytes)) return false;
-  advise(address, bytes, MADV_DONTNEED); /* not before: a refusal changes nothing */
-  return true;
+  bool empty = advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, DONTNEED_LOCKED);
+  return empty && hdi_os_close(address, bytes);
 }
 
 bool hdi_os_purge(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED); }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -267,6 +268,24 @@ static void test_kept_runs(void **state) {
   assert_true(again > COUNT / 2 && reused > 0); /* or nothing was shown */
   hd_thread_idle();
   assert_int_equal(own->kept_units, 0);
+}
+
+/* Memory that is locked can't be given back in the ordinary way: what stood in it must be gone all the same. */
+static void test_locked_memory(void **state) {
+  enum { BYTES = 300000, COUNT = 12 };
+  (void)state;
+  for (int i = 0; i < COUNT; i++) {
+    uint8_t *p = hd_calloc(1, BYTES);
+    assert_filled(p, BYTES, 0);
+    memset(p, 0xab, BYTES);
+    uint8_t *page = (uint8_t *)((uintptr_t)p & ~(uintptr_t)4095);
+    if (mlock(page, (size_t)(p + BYTES - page)) != 0) skip(); /* the system allows less */
+    hd_free(p);
+  }
+  hd_thread_idle(); /* to the common space, for whoever comes */
+  uint8_t *kept[COUNT];
+  for (int i = 0; i < COUNT; i++) assert_filled(kept[i] = hd_calloc(1, BYTES), BYTES, 0);
+  for (int i = 0; i < COUNT; i++) hd_free(kept[i]);
 }
 
 /* Growth by moving: the content goes along, guards stand around it, and nothing is left where it was. */
@@ -573,6 +592,7 @@ int main(void) {
       cmocka_unit_test(test_guards_run_out),
       cmocka_unit_test(test_guards_on_both_sides),
       cmocka_unit_test(test_kept_runs),
+      cmocka_unit_test(test_locked_memory),
       cmocka_unit_test(test_growth_by_moving),
       cmocka_unit_test(test_freed_while_it_moves),
       cmocka_unit_test(test_under_a_limit),

@@ -92,7 +92,7 @@ MUTANTS = [
          "hd_store_relaxed(&page->remote_count, count & HD_REMOTE_QUEUED); return count & ~HD_REMOTE_QUEUED;")]),
 
     Mutant("fork_free", "threads wait for the forking one", "core/lock.c", [
-        ("if (unless_fork && hd_load_acquire(&forking) != 0) return false;", "")]),
+        ("if (unless_fork && hdi_lock_is_forking()) return false;", "")]),
     Mutant("fork_free", "a run is deferred by a store", "core/space.c", [
         ("while (!hd_swap_if(&space->deferred, &first->next, first)) {\n  }", "hd_store_release(&space->deferred, first);")]),
     Mutant("fork_free", "a run is put aside under the hands of others", "core/space.c", [

@@ -119,24 +119,6 @@ static void purge_and_guard(void **state) {
   hdi_region_give(region, 0, 0);
 }
 
-static void extended_and_shrunk(void **state) {
-  (void)state;
-  bool zeroed = false;
-  uint8_t *region = hdi_region_reserve(HD_AREA_INDEX_POOL, NULL, 64 * UNIT);
-  hdi_region_shrink(region, 8 * UNIT, false);
-  assert_int_equal(hdi_region_bytes(region), 8 * UNIT);
-  assert_true(hdi_region_extend(region, 32 * UNIT, &zeroed));
-  assert_true(zeroed);
-  assert_int_equal(hdi_region_bytes(region), 32 * UNIT);
-  assert_true(reads_zero(region, 32 * UNIT));
-  assert_false(hdi_region_extend(region, SIZE_MAX, &zeroed));
-  memset(region, 0x5a, 32 * UNIT);
-  hdi_region_shrink(region, 8 * UNIT, true);
-  assert_true(hdi_region_extend(region, 32 * UNIT, &zeroed));
-  assert_false(zeroed); /* what was written there is still there */
-  hdi_region_give(region, 0, 0);
-}
-
 typedef struct seen {
   const void *region;
   unsigned count;
@@ -183,7 +165,7 @@ int main(void) {
       cmocka_unit_test(come_and_go),
       cmocka_unit_test(reserve_stays_clean), cmocka_unit_test(does_not_pile_up),
       cmocka_unit_test(purge_and_guard),
-      cmocka_unit_test(extended_and_shrunk), cmocka_unit_test(shows),
+      cmocka_unit_test(shows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,6 +48,19 @@ static void test_zeroed_aligned_counted(void **state) {
   }
 }
 
+/* Whoever holds the store learns that a fork has begun: others give back without the lock from then on. */
+static void test_hold_and_fork(void **state) {
+  (void)state;
+  assert_true(hdi_store_hold());
+  assert_true(hdi_store_let_go());
+  assert_true(hdi_store_hold());
+  hdi_lock_fork_begin();
+  assert_false(hdi_store_let_go());
+  hdi_lock_fork_end();
+  assert_true(hdi_store_hold());
+  assert_true(hdi_store_let_go());
+}
+
 /* Byte maps of a heap that has shrunk: their pages go back, read as zero when taken again, and neighbours in use keep their content. */
 static void test_purge(void **state) {
   (void)state;
@@ -232,7 +245,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_zeroed_aligned_counted),
       cmocka_unit_test(test_no_purge_of_other_pages),
-      cmocka_unit_test(test_purge), cmocka_unit_test(test_reuse),
+      cmocka_unit_test(test_hold_and_fork), cmocka_unit_test(test_purge), cmocka_unit_test(test_reuse),
       cmocka_unit_test(test_too_large),
       cmocka_unit_test(test_no_overlap),
       cmocka_unit_test(test_nobody_waits_for_a_fork),
