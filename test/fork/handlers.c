@@ -3,7 +3,7 @@
  * what was interrupted.
  *
  * Handlers that are registered before the allocator's run between its prepare handler and the copy of the process, and in the child
- * before it has cleaned up: with the linked library that is before the first call, under preload only a library could do it.
+ * before it has cleaned up: a program that has the allocator linked in can do that, under preload only a library could.
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
@@ -29,11 +29,34 @@ static void body(void *salt) {
   use_memory_in_thread((unsigned)(uintptr_t)salt);
 }
 
-/* Register before the first call, or behind it. */
+/* Registered before the allocator's own: the linker puts this in front of what a library has of the same priority. */
+static struct {
+  void (*prepare)(void), (*parent)(void), (*child)(void);
+} first;
+
+static void first_prepare(void) {
+  if (first.prepare != NULL) first.prepare();
+}
+
+static void first_parent(void) {
+  if (first.parent != NULL) first.parent();
+}
+
+static void first_child(void) {
+  if (first.child != NULL) first.child();
+}
+
+static __attribute__((constructor(101))) void come_first(void) { pthread_atfork(first_prepare, first_parent, first_child); }
+
 static void around(bool before, void (*prepare)(void), void (*parent)(void), void (*child)(void)) {
-  if (!before) use_memory(0);
-  pthread_atfork(prepare, parent, child);
-  if (before) use_memory(0);
+  use_memory(0);
+  if (!before) {
+    pthread_atfork(prepare, parent, child);
+    return;
+  }
+  first.prepare = prepare;
+  first.parent = parent;
+  first.child = child;
 }
 
 static void fork_often(int busy) {

@@ -314,6 +314,18 @@ static void test_growth_by_moving(void **state) {
   assert_false(can_touch(p));
 }
 
+/* No place to move to: the block stays, whole. */
+static void test_growth_without_memory(void **state) {
+  enum { BYTES = 300000 };
+  (void)state;
+  uint8_t *p = hd_malloc(BYTES);
+  memset(p, 0x6d, BYTES);
+  assert_null(hd_realloc(p, hdi_space.unit_count << HD_UNIT_SHIFT)); /* more than the window has */
+  assert_filled(p, BYTES, 0x6d);
+  assert_guarded(p, BYTES);
+  hd_free(p);
+}
+
 /* Another thread may free the block at the very moment, which is the program's mistake: nothing is moved, and nothing is lost. */
 static void test_freed_while_it_moves(void **state) {
   (void)state;
@@ -594,6 +606,7 @@ int main(void) {
       cmocka_unit_test(test_kept_runs),
       cmocka_unit_test(test_locked_memory),
       cmocka_unit_test(test_growth_by_moving),
+      cmocka_unit_test(test_growth_without_memory),
       cmocka_unit_test(test_freed_while_it_moves),
       cmocka_unit_test(test_under_a_limit),
       cmocka_unit_test(test_threads_share_the_reserve),

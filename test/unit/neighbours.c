@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "../support/support.h"
+#include "core/options.h"
 #include "core/space_grow.h"
 #include "core/store.h"
 #include "heddle.h"
@@ -184,6 +185,7 @@ static void behind_the_table(void) {
 /* Room is found behind a neighbour, and none for the table of so many units. */
 static void no_table_for_the_place(void) {
   if (HD_NARROW) return;
+  hdi_options.thp = HD_THP_NEVER; /* runs as long as what is asked for */
   size_t have = hd_load_acquire(&hdi_space.committed);
   NEED(plant(hdi_space.base + ((have + 400) << HD_UNIT_SHIFT), 4 * HD_UNIT_BYTES));
   size_t rest = have - hd_load_acquire(&hdi_space.top);

@@ -57,6 +57,20 @@ static void free_block(hd_unit *page, uint32_t index) {
   assert_false(hdi_free_local(page, page->map + index));
 }
 
+/* Somebody without a hold on the heap looks: not while a fork comes between, nor where there is no page. */
+static void test_look(void **state) {
+  (void)state;
+  hd_page_view view;
+  hd_unit *page = new_page(hdi_sizeclass_of(100));
+  assert_true(hdi_page_look(page, &view, NULL));
+  assert_int_equal(view.live, 0);
+  hdi_lock_fork_begin();
+  assert_false(hdi_page_look(page, &view, NULL));
+  hdi_lock_fork_end();
+  drop_page(page);
+  assert_false(hdi_page_look(page, &view, NULL));
+}
+
 static void test_init_and_clear(void **state) {
   (void)state;
   for (unsigned class_index = 1; class_index < HD_CLASS_COUNT; class_index++) {
@@ -280,6 +294,7 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_look),
       cmocka_unit_test(test_init_and_clear),
       cmocka_unit_test(test_claims_cover_each_block_once),
       cmocka_unit_test(test_virgin_blocks_last),
