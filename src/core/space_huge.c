@@ -14,7 +14,9 @@ enum {
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
   HUGE_FIRST_UNITS = 32,   /* but not in the first 2 MiB, */
   HUGE_LOOK_UNITS = 128,   /* where the 8 MiB below are resident, or all that there is; */
-  HUGE_DEEP_UNITS = 512    /* or a quarter of them, and those that begin 32 MiB below */
+  HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below */
+  LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
+  LACK_OF_RUN = 4          /* or a quarter, if a run does, which will be filled */
 };
 
 /* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
@@ -65,8 +67,8 @@ static size_t resident(const hd_space *space, size_t from, size_t units) {
 
 /* A program that has filled the memory below will fill what comes next. Where many threads grow at once, the pages that each of them is
  * about to fill lie on top, and the proof lies deeper. */
-static bool is_dense_below(const hd_space *space, size_t first) {
-  size_t look = hd_min(first, HUGE_LOOK_UNITS), enough = look - look / 8;
+static bool is_dense_below(const hd_space *space, size_t first, size_t lack) {
+  size_t look = hd_min(first, HUGE_LOOK_UNITS), enough = look - look / lack;
   size_t have = resident(space, first - look, look);
   if (have >= enough) return true;
   return have >= look / 4 && first >= HUGE_DEEP_UNITS && resident(space, first - HUGE_DEEP_UNITS, look) >= enough;
@@ -77,7 +79,8 @@ void hdi_space_huge_top(const hd_space *space, size_t from, size_t to) {
   if (!asks_by_itself(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
-  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from)) ask(first, last);
+  size_t lack = to - from == 1 ? LACK_OF_UNIT : LACK_OF_RUN;
+  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, lack)) ask(first, last);
 }
 
 /* A limit counts units, whether they are touched or not. */

@@ -84,6 +84,21 @@ static void test_middling_blocks(void **state) {
   assert_int_equal(hdi_space_is_huge(p + 3 * MIB), may_be_huge());
 }
 
+/* Three quarters are enough for a run, which will be filled, but not for a page of one unit. */
+static void test_runs_want_less(void **state) {
+  last = NULL;
+  begin(state);
+  take(24, 0); /* nothing deeper down either */
+  take(3, 1);
+  take(1, 0);
+  assert_false(next_is_huge());
+  take(3, 1);
+  take(1, 0);
+  uint8_t *p = hd_malloc(2 * HD_UNIT_BYTES);
+  assert_ptr_equal(p, last + HD_UNIT_BYTES);
+  assert_int_equal(hdi_space_is_huge(p), may_be_huge());
+}
+
 static size_t units_of(const void *p) { return hdi_space_find(p)->run_units; }
 static size_t whole(size_t bytes) { return may_be_huge() ? hd_round_up(bytes, HUGE_BYTES) : bytes; }
 
@@ -168,6 +183,7 @@ int main(void) {
       cmocka_unit_test_setup(test_where_it_is_filled_deeper, begin),
       cmocka_unit_test_setup(test_long_run_in_a_bad_place, begin),
       cmocka_unit_test(test_middling_blocks),
+      cmocka_unit_test(test_runs_want_less),
       cmocka_unit_test(test_long_runs),
       cmocka_unit_test(test_long_runs_resized),
       cmocka_unit_test(test_limit_counts_units),
