@@ -19,9 +19,13 @@ if(start_sources)
 endif()
 # What every program runs lies together, and what it writes on few pages: the less of the library a small process has in memory. Files
 # with large tables come last of these, and then what the smallest programs do without.
-set(common options page lock gate thread space_grow space remote purge alloc heap space_huge store large)
+set(common options page lock gate thread space_grow space remote purge counters store alloc heap space_huge large)
 list(TRANSFORM common REPLACE "(.+)" ${HEDDLE_SRC_DIR}/core/\\1.c)
 list(REMOVE_ITEM HEDDLE_CORE_SOURCES ${common})
+# The linker puts unlikely code in front of all other: only that of the common files should lie there.
+if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
+  set_source_files_properties(${HEDDLE_CORE_SOURCES} PROPERTIES COMPILE_OPTIONS "-fno-reorder-functions;-fno-reorder-blocks-and-partition")
+endif()
 list(PREPEND HEDDLE_CORE_SOURCES ${start_sources} ${common})
 
 # The C++ operators throw through C frames.

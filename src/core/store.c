@@ -38,12 +38,15 @@ static struct {
   atomic_size_t used;
   size_t idle, idle_left;          /* bytes in the bins that are purged; the same after the last purge */
   size_t clean_count;              /* pages that were purged and not used since */
-  uint64_t clean[PAGE_COUNT / 64];
-  uint8_t free_kib[PAGE_COUNT];    /* hdi_store_purge's own: free items of a page, in KiB */
   _Atomic(free_item *) deferred;   /* given back while a fork held the lock */
-  _Atomic(free_item *) aside[BIN_COUNT][ASIDE_COUNT]; /* for those who will not get the lock, */
-  unsigned aside_count[BIN_COUNT]; /* so many of each, */
+  unsigned aside_count[BIN_COUNT]; /* put aside for those who will not get the lock: so many of each, */
   atomic_uint fork_need[BIN_COUNT]; /* of which so many were wanted during the last fork */
+  /* From here on nothing is touched by small programs. */
+  _Atomic(free_item *) aside[BIN_COUNT][ASIDE_COUNT];
+  uint64_t clean[PAGE_COUNT / 64]; /* those pages */
+  uint8_t free_kib[PAGE_COUNT];    /* hdi_store_purge's own: free items of a page, in KiB */
+  uint8_t
+      room[RESERVE_BYTES + 4096]; /* the first reserve; aligned by itself, or all variables behind would be moved away from the others */
 } store;
 
 bool hdi_store_init(void *range, size_t bytes) {
@@ -185,16 +188,16 @@ static reserve *add_reserve(void) {
 }
 
 static void *take_reserved(size_t rounded) {
-  static reserve first;
-  static _Atomic(reserve *) current = &first;
+  static _Atomic(reserve *) current;
   size_t align = hd_min(rounded, 4096);
   for (;;) {
-    reserve *now = hd_load_acquire(&current);
+    reserve *now = hd_load_acquire(&current), *was = now;
+    if (now == NULL) now = (reserve *)hd_round_up((uintptr_t)store.room, 4096);
     size_t at = hd_round_up(hd_add(&now->used, rounded + align) + offsetof(reserve, items), align);
     if (at + rounded <= sizeof *now) return (uint8_t *)now + at;
     reserve *more = add_reserve();
     if (more == NULL) return NULL;
-    if (!hd_swap_if(&current, &now, more)) hdi_os_unreserve(more, sizeof *more); /* somebody else was faster */
+    if (!hd_swap_if(&current, &was, more)) hdi_os_unreserve(more, sizeof *more); /* somebody else was faster */
   }
 }
 
