@@ -9,6 +9,7 @@
 #include "core/remote.h"
 #include "core/gate.h"
 #include "core/hardened.h"
+#include "core/space_fixed.h"
 #include "core/thread.h"
 #include "heddle.h"
 #include "os/os.h"

@@ -19,13 +19,6 @@ hd_heap hdi_heap_empty;
 __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
 __thread hd_heap *hdi_heap_hidden __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
 
-void hdi_heap_init(hd_heap *heap, hd_space *space) {
-  heap->space = space;
-  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
-    heap->class[i].step = (uint8_t)hd_max(1, hd_min(64, HD_STEP_BYTES / hdi_sizeclass_bytes(i)));
-  }
-}
-
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 static hd_unit *run_at(const hd_heap *heap, uint32_t index) { return heap->space->units + index - 1; }
@@ -306,7 +299,9 @@ static hd_unit *new_page(hd_heap *heap, unsigned class_index) {
     hdi_heap_give_run(heap, page, units, !zeroed);
     return NULL;
   }
-  bool first = heap->class[class_index].page_count++ == 0;
+  hd_class *class = &heap->class[class_index];
+  bool first = class->page_count++ == 0;
+  if (class->step == 0) class->step = (uint8_t)hd_max(1, hd_min(64, HD_STEP_BYTES / hdi_sizeclass_bytes(class_index)));
   if (first && class_index > HD_SMALL_CLASSES && !heap->explicit_heap && heap->hardened == NULL) open_magazine(heap, class_index);
   return page;
 }

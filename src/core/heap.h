@@ -53,7 +53,7 @@ typedef struct hd_class {
   hd_unit *first;         /* PARTIAL */
   uint32_t page_count;    /* pages of the class, in any state */
   uint32_t since;         /* the heap's claims when busy was last found out */
-  uint8_t step;           /* virgin blocks to claim next time */
+  uint8_t step;           /* virgin blocks to claim next time; 0 until there is a page */
   uint8_t claims;         /* times that the slot was empty */
   uint8_t short_claims;   /* those of them that gave a handful of blocks to a busy class; claim.h */
   uint8_t pause;          /* claims until the same group is tried again */
@@ -80,8 +80,6 @@ enum hd_heap_hold { HD_HOLD_NOT, HD_HOLD_GATE, HD_HOLD_LOCK, HD_HOLD_OWN };
 
 struct hd_heap {
   hd_slot slot[HD_CLASS_COUNT];   /* first: the fast path adds the size to the heap's address */
-  hd_class class[HD_CLASS_COUNT];
-  hd_magazine magazine[HD_MEDIUM_CLASSES];
 
   hd_space *space;
   bool explicit_heap;             /* made by hd_heap_create */
@@ -90,11 +88,10 @@ struct hd_heap {
   uint32_t runs;                  /* explicit: list of all its runs, as table index + 1 */
   size_t held_units, limit_units; /* explicit: units held, and the most allowed (0: no limit) */
   hd_lock lock;                   /* explicit: taken by every call; with one user: for its runs alone */
-  hd_remote_entry remote[HD_REMOTE_TABLE];
+  char name[HD_NAME_BYTES];
   hd_unit *cached[HD_CACHE_RUN + 1]; /* runs freed just now, still dirty, by length: lists through next */
   uint32_t cached_units;          /* units in them, at most HD_CACHE_UNITS */
   uint32_t claims;                /* times that a slot was empty */
-  char name[HD_NAME_BYTES];
 
   _Alignas(64) atomic_uint busy;  /* gate.h */
   atomic_uint stopped;
@@ -106,6 +103,12 @@ struct hd_heap {
   struct hd_hardened *hardened;   /* what hardened mode keeps for it; NULL otherwise */
 
   _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
+
+  /* So far it is one system page. Of the rest, what small classes need is on the next one, and the third is not touched without larger
+   * classes or frees of other heaps' blocks. */
+  _Alignas(64) hd_class class[HD_CLASS_COUNT];
+  hd_magazine magazine[HD_MEDIUM_CLASSES];
+  hd_remote_entry remote[HD_REMOTE_TABLE];
 };
 
 typedef struct hd_heap hd_heap;
@@ -185,9 +188,6 @@ void hdi_heap_drop_cache(hd_heap *heap);
 
 /* Release an empty page that stands in no list. */
 void hdi_heap_release(hd_heap *heap, hd_unit *page);
-
-/* Start a heap that is all zero. */
-void hdi_heap_init(hd_heap *heap, hd_space *space);
 
 /* A run for the heap's pages and large blocks: counted against its limit, and listed if the heap is explicit. */
 hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed);

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/counters.h"
 #include "core/options.h"
+#include "core/space_fixed.h"
 #include "core/space_grow.h"
 #include "core/space_huge.h"
 #include "os/os.h"
@@ -14,77 +15,13 @@
 enum {
   EXACT_BINS = 32,
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
-  FIXED_MAX = 64,
   PASS_TRIES = 8,          /* at others' memory, against threads that are at it as well */
   ASIDE_MIN = 64,
   ASIDE_MAX = 4096 /* units put aside for the time of a fork */
 };
 
-/* Where a fixed space lies. Whoever looks for a pointer reads nothing in the space itself, whose memory its owner may take away at
- * that very moment; and no half of one place with half of the next: a version that is odd, or another one afterwards, says that the
- * place was being changed, and then none of its pointers can be in the looker's hands. */
-typedef struct place {
-  _Atomic uint32_t version;
-  _Atomic(hd_space *) space;  /* NULL: nothing lies here */
-  _Atomic(uint8_t *) base;
-  _Atomic(hd_unit *) units;
-  _Atomic size_t count;
-} place;
-
-/* Fixed spaces that are alive, without a lock: a heap may be made while a fork is under way. */
-static struct {
-  place place[FIXED_MAX];
-  _Atomic size_t count; /* places ever used */
-} fixed;
-
-/* ---- spaces in a caller's memory ------------------------------------------------------------------------------------- */
-
-bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes) {
-  uint8_t *table = (uint8_t *)hd_round_up((uintptr_t)memory + header_bytes, 64);
-  uint8_t *end = (uint8_t *)memory + bytes;
-  size_t count = (size_t)(end - table) >> HD_UNIT_SHIFT;
-  uint8_t *base = NULL;
-  for (;; count--) {
-    if (count == 0 || table > end) return false;
-    base = (uint8_t *)hd_round_up((uintptr_t)(table + count * sizeof(hd_unit)), HD_UNIT_BYTES);
-    if (base <= end && (size_t)(end - base) >> HD_UNIT_SHIFT >= count) break;
-  }
-  memset(space, 0, sizeof *space);
-  memset(table, 0, count * sizeof(hd_unit));
-  space->base = base;
-  space->units = (hd_unit *)table;
-  space->unit_count = count;
-  space->fixed = true;
-  space->committed = count;
-  return true;
-}
-
-/* Whether a place is still what it was when its version was read. */
-static bool is_same(const place *here, uint32_t version) {
-  atomic_thread_fence(memory_order_acquire); /* pairs with the one in set_place */
-  return version % 2 == 0 && hd_load_relaxed(&here->version) == version;
-}
-
-/* Whoever calls has made the version odd. NULL: nothing lies here any more. */
-static void set_place(place *here, hd_space *space) {
-  atomic_thread_fence(memory_order_release);
-  hd_store_relaxed(&here->space, space);
-  hd_store_relaxed(&here->base, space == NULL ? NULL : space->base);
-  hd_store_relaxed(&here->units, space == NULL ? NULL : space->units);
-  hd_store_relaxed(&here->count, space == NULL ? 0 : space->unit_count);
-  hd_store_release(&here->version, hd_load_relaxed(&here->version) + 1);
-}
-
 hd_unit *hdi_space_find(const void *p) {
-  hd_unit *unit = NULL; /* fixed spaces first: the memory of one may be a block of ours */
-  size_t count = hd_load_acquire(&fixed.count);
-  for (size_t i = 0; i < count && unit == NULL; i++) {
-    const place *here = &fixed.place[i];
-    uint32_t version = hd_load_acquire(&here->version);
-    size_t at = ((uintptr_t)p - (uintptr_t)hd_load_relaxed(&here->base)) >> HD_UNIT_SHIFT;
-    if (at < hd_load_relaxed(&here->count)) unit = hd_load_relaxed(&here->units) + at;
-    if (unit != NULL && !is_same(here, version)) unit = NULL;
-  }
+  hd_unit *unit = hdi_space_find_fixed(p); /* these first: the memory of one may be a block of ours */
   if (HD_UNLIKELY(unit != NULL)) return unit;
   size_t in_window = ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT;
   bool ours = in_window < hd_load_acquire(&hdi_space.top) && !hdi_space_is_passed(&hdi_space, in_window);
@@ -99,40 +36,9 @@ bool hdi_space_covers(const void *p) {
 
 hd_space *hdi_space_of(const hd_unit *unit) {
   if (unit >= hdi_space.units && unit < hdi_space.units + hdi_space.unit_count) return &hdi_space;
-  size_t count = hd_load_acquire(&fixed.count);
-  for (size_t i = 0; i < count; i++) {
-    const place *here = &fixed.place[i];
-    uint32_t version = hd_load_acquire(&here->version);
-    hd_space *space = hd_load_relaxed(&here->space);
-    uintptr_t offset = (uintptr_t)unit - (uintptr_t)hd_load_relaxed(&here->units);
-    if (offset < hd_load_relaxed(&here->count) * sizeof *unit && is_same(here, version)) return space;
-  }
+  hd_space *space = hdi_space_fixed_of(unit);
+  if (HD_LIKELY(space != NULL)) return space;
   HD_UNREACHABLE("a unit outside every space");
-}
-
-/* Without a lock: a heap may be made while a fork is under way. */
-bool hdi_space_publish(hd_space *space) {
-  for (size_t i = 0; i < FIXED_MAX; i++) {
-    place *here = &fixed.place[i];
-    uint32_t version = hd_load_acquire(&here->version);
-    if (version % 2 != 0 || hd_load_relaxed(&here->space) != NULL) continue;
-    if (!hd_swap_if(&here->version, &version, version + 1)) continue; /* somebody else is at this place */
-    set_place(here, space);
-    size_t count = hd_load_relaxed(&fixed.count);
-    while (count <= i && !hd_swap_if(&fixed.count, &count, i + 1)) {
-    }
-    return true;
-  }
-  return false;
-}
-
-void hdi_space_retract(hd_space *space) {
-  for (size_t i = 0; i < FIXED_MAX; i++) {
-    place *here = &fixed.place[i];
-    if (hd_load_relaxed(&here->space) != space) continue;
-    hd_store_relaxed(&here->version, hd_load_relaxed(&here->version) + 1); /* the place is this space's: nobody else changes it */
-    set_place(here, NULL);
-  }
 }
 
 /* Wraps after 3,000 days; only differences count. */

@@ -1,7 +1,7 @@
 /* Spaces: runs of 64 KiB units from one range of addresses.
  *
  * The common space is a window of address space, claimed as it grows, with the flat table of its units; a heap that lives in
- * the caller's memory has a small space of its own. A free run is clean (reads as zero, costs nothing) or dirty (resident);
+ * the caller's memory has a small space of its own (space_fixed.h). A free run is clean (reads as zero, costs nothing) or dirty (resident);
  * neighbours of equal kind merge at once, over tags at both ends. A request takes the best fitting dirty run, then the best
  * fitting clean one, then fresh units from the top. Dirty runs carry the time of their freeing, and the purger turns the old
  * ones clean.
@@ -63,9 +63,6 @@ FAST hd_unit *hdi_space_entry(const void *p) {
   return (hd_unit *)((uint8_t *)hd_load_stable(hd_unit *, &hdi_window_units) + at);
 }
 
-/* Make a space in memory that the caller gives; the table comes first. false when it is too small. */
-bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes);
-
 /* The unit that holds p, in the common space or in a fixed one; NULL when p lies in none of them. */
 hd_unit *hdi_space_find(const void *p);
 hd_space *hdi_space_of(const hd_unit *unit);
@@ -73,10 +70,6 @@ hd_space *hdi_space_of(const hd_unit *unit);
 /* Whether p lies in the common space's range at all, used or not yet, and not in memory that is passed by: then it is no other
  * allocator's. */
 bool hdi_space_covers(const void *p);
-
-/* Let hdi_space_find see a fixed space; and forget it. false: too many of them. */
-bool hdi_space_publish(hd_space *space);
-void hdi_space_retract(hd_space *space);
 
 /* Whether the option `limit` leaves room for so many more units. */
 bool hdi_space_allows(const hd_space *space, size_t units);

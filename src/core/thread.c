@@ -186,7 +186,7 @@ hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
     while (!hd_swap_if(&registered, &heap->next_registered, heap)) {
     }
   }
-  hdi_heap_init(heap, space);
+  heap->space = space;
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
   return heap;
 }

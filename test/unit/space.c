@@ -17,6 +17,7 @@
 #include "../support/support.h"
 #include "core/options.h"
 #include "core/space.h"
+#include "core/space_fixed.h"
 #include "core/space_grow.h"
 #include "heddle.h"
 
