@@ -63,6 +63,9 @@ WORKLOADS = (
         ("kv", "", 0.5, (1,), True),
         ("vectors", "", 0.7, (1, 2), True),
         ("loglines", "", 1, (1, 2), True),
+        ("cxx", "sized", 1, (1, 2, 8), True),
+        ("cxx", "objects", 1, (1, 2), True),
+        ("cxx", "containers", 1, (1, 2), True),
     ]
     + [("pairs", f"pair-{size}", 1, (1,), size in (64, 32768)) for size in (16, 64, 1024, 2000, 32768, 262144, 1048576)]
     + [

@@ -4,7 +4,7 @@
  * measured), stamps what it stores, verifies the stamp before it frees, and aborts on a mismatch. Scale 1 is meant to take
  * about 0.3 to 1 second on one core. The last thing printed is
  *     RESULT name threads ops seconds peak_rss_kib [key=value ...]
- * Header only, so that each workload is one file that links to nothing but -lpthread and -lm. */
+ * Header only, so that each workload is one file that links to nothing but -lpthread and -lm. C, and C++ as well. */
 #ifndef HEDDLE_BENCH_COMMON_H
 #define HEDDLE_BENCH_COMMON_H
 
@@ -23,6 +23,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __cplusplus
+#define _Noreturn [[noreturn]]
+#endif
+
 #define KIB ((size_t)1 << 10)
 #define MIB ((size_t)1 << 20)
 #define MAX_THREADS 256
@@ -35,7 +39,7 @@ typedef struct {
     const char *mode; /* -m, NULL when not given: workloads with several shapes name them */
 } bench_args;
 
-static inline _Noreturn void bench_die(const char *form, ...)
+_Noreturn static inline void bench_die(const char *form, ...)
 {
     va_list list;
     va_start(list, form);
@@ -48,7 +52,7 @@ static inline _Noreturn void bench_die(const char *form, ...)
 
 #define CHECK(condition) ((condition) ? (void)0 : bench_die("%s:%d: %s", __FILE__, __LINE__, #condition))
 
-static inline _Noreturn void bench_usage(const char *name, const char *problem)
+_Noreturn static inline void bench_usage(const char *name, const char *problem)
 {
     fprintf(stderr, "%s: %s\nusage: %s [-t threads 1..%d] [-n scale > 0] [-s seed] [-m mode]\n", name, problem, name, MAX_THREADS);
     exit(2);
@@ -192,7 +196,7 @@ static inline void *head_alloc(size_t bytes)
     bench_head *head;
     if (bytes < sizeof *head)
         bytes = sizeof *head;
-    head = malloc(bytes);
+    head = (bench_head *)malloc(bytes);
     if (!head)
         bench_die("malloc(%zu) failed", bytes);
     head->bytes = bytes;
@@ -204,7 +208,7 @@ static inline void *head_alloc(size_t bytes)
 
 static inline void head_free(void *block)
 {
-    bench_head *head = block;
+    bench_head *head = (bench_head *)block;
     if (head->stamp != stamp_of(head, head->bytes))
         bench_die("block %p lost its stamp", block);
     if (head->bytes > sizeof *head && ((unsigned char *)head)[head->bytes - 1] != (unsigned char)head->bytes)
@@ -221,7 +225,7 @@ typedef struct {
 
 static inline void *bench_lane_main(void *argument)
 {
-    bench_lane *lane = argument;
+    bench_lane *lane = (bench_lane *)argument;
     lane->work(lane->lane, lane->shared);
     return NULL;
 }

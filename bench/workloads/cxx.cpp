@@ -1,0 +1,186 @@
+/* What C++ programs do with memory, by their operators. sized: Larson's server with new and sized delete; objects: trees of virtual classes
+ * owned by unique_ptr, replaced at random; containers: words counted in hash maps, ordered maps and lists that come and go. */
+#include "common.h"
+
+#include <list>
+#include <map>
+#include <memory>
+#include <new>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace {
+
+/* ---- sized: as larson.c, each lane's blocks pass from thread to thread ---- */
+
+enum { SLOTS = 1000, LOW = 8, HIGH = 1000, GENERATIONS = 10 };
+
+struct server {
+    void *block[SLOTS];
+    size_t bytes[SLOTS];
+    bench_rng rng;
+    size_t replacements;
+};
+
+void fill(server &lane, size_t slot)
+{
+    lane.bytes[slot] = rng_between(&lane.rng, LOW, HIGH);
+    lane.block[slot] = ::operator new(lane.bytes[slot]);
+    stamp_write(lane.block[slot], lane.bytes[slot]);
+}
+
+void drop(server &lane, size_t slot)
+{
+    stamp_check(lane.block[slot], lane.bytes[slot]);
+    ::operator delete(lane.block[slot], lane.bytes[slot]);
+}
+
+void *run_generation(void *argument)
+{
+    server &lane = *static_cast<server *>(argument);
+    for (size_t i = 0; i < lane.replacements; i++) {
+        size_t slot = rng_below(&lane.rng, SLOTS);
+        drop(lane, slot);
+        fill(lane, slot);
+    }
+    return nullptr;
+}
+
+void run_server(unsigned number, void *shared)
+{
+    for (int generation = 0; generation < GENERATIONS; generation++) {
+        pthread_t id;
+        CHECK(pthread_create(&id, nullptr, run_generation, static_cast<server *>(shared) + number) == 0);
+        CHECK(pthread_join(id, nullptr) == 0);
+    }
+}
+
+void run_sized(const bench_args *args)
+{
+    size_t replacements = bench_scaled(args, 1500e3, 10);
+    std::vector<server> lanes(args->threads);
+    for (unsigned i = 0; i < args->threads; i++) {
+        lanes[i].rng = rng_make(args->seed, i);
+        lanes[i].replacements = replacements;
+        for (size_t slot = 0; slot < SLOTS; slot++)
+            fill(lanes[i], slot);
+    }
+    double seconds = bench_threads(args->threads, run_server, lanes.data());
+    for (server &lane : lanes)
+        for (size_t slot = 0; slot < SLOTS; slot++)
+            drop(lane, slot);
+    bench_result(args, (double)replacements * GENERATIONS * args->threads, seconds, "");
+}
+
+/* ---- objects ---- */
+
+struct node {
+    virtual ~node() = default;
+    virtual size_t count() const = 0;
+};
+
+struct leaf : node {
+    uint64_t key;
+    explicit leaf(uint64_t k) : key(k) {}
+    size_t count() const override { return 1; }
+};
+
+struct text : node {
+    std::string words;
+    explicit text(size_t bytes) : words(bytes, 'w') {}
+    size_t count() const override { return words.back() == 'w' ? 1 : 0; }
+};
+
+struct branch : node {
+    std::vector<std::unique_ptr<node>> children;
+    size_t count() const override
+    {
+        size_t sum = 1;
+        for (const auto &child : children)
+            sum += child->count();
+        return sum;
+    }
+};
+
+/* So many nodes, of which about a fifth are branches. */
+std::unique_ptr<node> grow(bench_rng *rng, size_t nodes)
+{
+    if (nodes <= 1) {
+        if (rng_below(rng, 4) == 0)
+            return std::make_unique<text>(rng_between(rng, 1, 120));
+        return std::make_unique<leaf>(rng_next(rng));
+    }
+    auto made = std::make_unique<branch>();
+    for (size_t left = nodes - 1; left > 0;) {
+        size_t share = left <= 4 ? 1 : 1 + rng_below(rng, left / 2);
+        made->children.push_back(grow(rng, share));
+        left -= share;
+    }
+    return made;
+}
+
+void object_lane(unsigned lane, void *shared)
+{
+    const bench_args *args = static_cast<const bench_args *>(shared);
+    enum { TREES = 400, MOST = 60 };
+    bench_rng rng = rng_make(args->seed, lane);
+    std::vector<std::pair<std::unique_ptr<node>, size_t>> trees(TREES);
+    for (size_t steps = bench_scaled(args, 100e3, 10); steps > 0; steps--) {
+        auto &tree = trees[rng_below(&rng, TREES)];
+        CHECK(!tree.first || tree.first->count() == tree.second);
+        tree.second = rng_between(&rng, 1, MOST);
+        tree.first = grow(&rng, tree.second);
+    }
+}
+
+void run_objects(const bench_args *args)
+{
+    double seconds = bench_threads(args->threads, object_lane, const_cast<bench_args *>(args));
+    bench_result(args, (double)bench_scaled(args, 100e3, 10) * args->threads, seconds, "");
+}
+
+/* ---- containers ---- */
+
+void container_lane(unsigned lane, void *shared)
+{
+    const bench_args *args = static_cast<const bench_args *>(shared);
+    enum { WORDS = 3000, RECENT = 500 };
+    bench_rng rng = rng_make(args->seed, lane);
+    for (size_t documents = bench_scaled(args, 300, 1); documents > 0; documents--) {
+        std::unordered_map<std::string, std::vector<uint32_t>> places;
+        std::map<std::string, size_t> sorted;
+        std::list<std::string> recent;
+        for (uint32_t at = 0; at < WORDS; at++) {
+            size_t which = rng_below(&rng, 1 + rng_below(&rng, 1500)); /* few words are frequent */
+            std::string word = "word-" + std::to_string(which);
+            if (which % 5 == 0)
+                word += "-which-is-too-long-to-stand-in-the-string-itself";
+            places[word].push_back(at);
+            recent.push_back(std::move(word));
+            if (recent.size() > RECENT)
+                recent.pop_front();
+        }
+        size_t sum = 0;
+        for (const auto &entry : places) {
+            sum += entry.second.size();
+            sorted[entry.first] = entry.second.size();
+        }
+        CHECK(sum == WORDS && sorted.size() == places.size() && recent.size() == RECENT);
+    }
+}
+
+void run_containers(const bench_args *args)
+{
+    double seconds = bench_threads(args->threads, container_lane, const_cast<bench_args *>(args));
+    bench_result(args, (double)bench_scaled(args, 300, 1) * args->threads, seconds, "");
+}
+
+} // namespace
+
+int main(int argc, char **argv)
+{
+    static const bench_mode modes[] = {{"sized", run_sized}, {"objects", run_objects}, {"containers", run_containers}};
+    bench_args args = bench_parse(argc, argv, "cxx");
+    return BENCH_MODES(&args, modes);
+}
