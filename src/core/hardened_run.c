@@ -141,9 +141,7 @@ static void put_aside(hd_unit *first) {
   size_t open = open_part(first, &from);
   if ((first->state & CLOSED) == 0) memset(start_of(first) + from, 0, open);
   else if ((first->state & KEPT) != 0 && guard(start_of(first), bytes_of(first), true)) first->state &= (uint8_t)~KEPT;
-  first->next = hd_load_relaxed(&aside);
-  while (!hd_swap_if(&aside, &first->next, first)) {
-  }
+  hdi_unit_push(&aside, first);
 }
 
 /* The run is the space's again. own: whose memory it is that a kept run has, or NULL. */

@@ -119,9 +119,7 @@ static bool open_whole(const hd_unit *first) {
 
 static void keep_shut(hd_unit *first) {
   hd_store_relaxed(&first->live, 0u);
-  first->next = hd_load_relaxed(&shut);
-  while (!hd_swap_if(&shut, &first->next, first)) {
-  }
+  hdi_unit_push(&shut, first);
 }
 
 void hdi_region_give_guarded(void *region, size_t clean_from, size_t clean_to) {

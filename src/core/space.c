@@ -188,9 +188,7 @@ static void give_locked(hd_space *space, hd_unit *first, size_t units, bool dirt
 void hdi_space_defer(hd_space *space, hd_unit *first, size_t units, uint32_t stamp) {
   hd_store_owned(&first->run_units, (uint32_t)units);
   first->stamp = stamp;
-  first->next = hd_load_relaxed(&space->deferred);
-  while (!hd_swap_if(&space->deferred, &first->next, first)) {
-  }
+  hdi_unit_push(&space->deferred, first);
 }
 
 /* Runs that were freed while nobody could take the lock. */

@@ -90,6 +90,13 @@ _Static_assert(offsetof(hd_unit, credit) == 64, "line 1 starts at credit");
 
 #define HD_REMOTE_QUEUED 0x80000000u
 
+/* Onto a list through next that others put units on as well. Who wants them takes the list as a whole, by an exchange. */
+static inline void hdi_unit_push(_Atomic(hd_unit *) *list, hd_unit *first) {
+  first->next = hd_load_relaxed(list);
+  while (!hd_swap_if(list, &first->next, first)) {
+  }
+}
+
 FAST bool hdi_unit_is_hardened(hd_unit *unit) {
   return (atomic_load_explicit(&unit->owner, memory_order_relaxed) & HD_OWNER_HARDENED) != 0;
 }

@@ -93,8 +93,8 @@ MUTANTS = [
 
     Mutant("fork_free", "threads wait for the forking one", "core/lock.c", [
         ("if (unless_fork && hdi_lock_is_forking()) return false;", "")]),
-    Mutant("fork_free", "a run is deferred by a store", "core/space.c", [
-        ("while (!hd_swap_if(&space->deferred, &first->next, first)) {\n  }", "hd_store_release(&space->deferred, first);")]),
+    Mutant("fork_free", "a run is deferred by a store", "core/unit.h", [
+        ("while (!hd_swap_if(list, &first->next, first)) {\n  }", "hd_store_release(list, first);")]),
     Mutant("fork_free", "a run is put aside under the hands of others", "core/space.c", [
         ("if (hd_swap_if(&space->aside, &aside, aside + ((uint64_t)units << 32) - (units << 1)))",
          "hd_store_release(&space->aside, aside + ((uint64_t)units << 32) - (units << 1));\n    if (true)")]),
