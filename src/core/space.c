@@ -21,7 +21,7 @@ enum {
 };
 
 hd_unit *hdi_space_find(const void *p) {
-  hd_unit *unit = hdi_space_find_fixed(p); /* these first: the memory of one may be a block of ours */
+  hd_unit *unit = hdi_space_fixed_find(p); /* these first: the memory of one may be a block of ours */
   if (HD_UNLIKELY(unit != NULL)) return unit;
   size_t in_window = ((uintptr_t)p - (uintptr_t)hdi_space.base) >> HD_UNIT_SHIFT;
   bool ours = in_window < hd_load_acquire(&hdi_space.top) && !hdi_space_is_passed(&hdi_space, in_window);

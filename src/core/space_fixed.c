@@ -61,7 +61,7 @@ static void set_place(place *here, hd_space *space) {
   hd_store_release(&here->version, hd_load_relaxed(&here->version) + 1);
 }
 
-hd_unit *hdi_space_find_fixed(const void *p) {
+hd_unit *hdi_space_fixed_find(const void *p) {
   hd_unit *unit = NULL;
   size_t count = hd_load_acquire(&fixed.count);
   for (size_t i = 0; i < count && unit == NULL; i++) {

@@ -14,7 +14,7 @@ bool hdi_space_publish(hd_space *space);
 void hdi_space_retract(hd_space *space);
 
 /* The unit of a fixed space that holds p, and the fixed space whose table a unit stands in; NULL: there is none. */
-hd_unit *hdi_space_find_fixed(const void *p);
+hd_unit *hdi_space_fixed_find(const void *p);
 hd_space *hdi_space_fixed_of(const hd_unit *unit);
 
 #endif

@@ -45,8 +45,7 @@ static struct {
   _Atomic(free_item *) aside[BIN_COUNT][ASIDE_COUNT];
   uint64_t clean[PAGE_COUNT / 64]; /* those pages */
   uint8_t free_kib[PAGE_COUNT];    /* hdi_store_purge's own: free items of a page, in KiB */
-  uint8_t
-      room[RESERVE_BYTES + 4096]; /* the first reserve; aligned by itself, or all variables behind would be moved away from the others */
+  uint8_t room[RESERVE_BYTES + 4096]; /* the first reserve; an alignment of the whole would part these variables from the others */
 } store;
 
 bool hdi_store_init(void *range, size_t bytes) {
