@@ -221,9 +221,8 @@ static inline void quarantine(hd_heap *heap, uint8_t *p, size_t bytes) {
   own->bytes += bytes;
 }
 
-void hdi_hardened_flush(hd_heap *heap) {
+void hdi_hardened_flush_own(hd_heap *heap) {
   hd_hardened *own = heap->hardened;
-  if (own == NULL) return;
   while (own->count > 0) release_oldest(heap, own);
   hdi_hardened_run_flush(heap);
 }

@@ -73,7 +73,12 @@ bool hdi_hardened_expand(void *p, hd_unit *unit, size_t bytes);
 bool hdi_hardened_size_is(const void *p, size_t bytes, size_t alignment);
 
 /* Check and free all that is in a heap's quarantine. The caller is its thread, outside the gate. */
-void hdi_hardened_flush(hd_heap *heap);
+void hdi_hardened_flush_own(hd_heap *heap);
+
+/* The same for any heap; in the default mode none of hardened mode's code is run, so that it need not come into memory. */
+static inline void hdi_hardened_flush(hd_heap *heap) {
+  if (heap->hardened != NULL) hdi_hardened_flush_own(heap);
+}
 
 /* In a child of a fork, for the heap of a thread that is not there: it may have been at its quarantine, whose blocks are lost. */
 void hdi_hardened_forget(hd_heap *heap);

@@ -49,8 +49,7 @@ __attribute__((constructor)) static void begin(void) {
 }
 
 __attribute__((destructor)) static void end(void) {
-  hd_heap *heap = hdi_heap_mine();
-  if (hdi_hardened_is_on() && !hdi_heap_is_empty(heap)) hdi_hardened_flush(heap); /* what is in quarantine is looked at a last time */
+  hdi_hardened_flush(hdi_heap_mine()); /* what is in quarantine is looked at a last time */
   if (hd_load_owned(&hdi_options.stats) == HD_STATS_OFF) return;
   char text[TEXT_BYTES];
   size_t length = hd_load_owned(&hdi_options.stats) == HD_STATS_JSON ? hd_stats_json(text, sizeof text) : hd_stats_text(text, sizeof text);
