@@ -17,6 +17,13 @@ file(GLOB start_sources CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/override/start_*.c)
 if(start_sources)
   list(REMOVE_ITEM HEDDLE_SHIM_SOURCES ${start_sources})
 endif()
+# *_shared.c is for the shared library alone.
+file(GLOB shared_sources CONFIGURE_DEPENDS ${HEDDLE_SRC_DIR}/override/*_shared.c)
+if(shared_sources)
+  list(REMOVE_ITEM HEDDLE_SHIM_SOURCES ${shared_sources})
+  # dlopen's last call has to be a jump in every kind of build.
+  set_source_files_properties(${shared_sources} PROPERTIES COMPILE_OPTIONS "-O2;-fno-sanitize=all")
+endif()
 # What every program runs lies together, and what it writes on few pages: the less of the library a small process has in memory. Files
 # with large tables come last of these, and then what the smallest programs do without.
 set(common options page lock gate thread space_grow space remote purge counters store alloc heap space_huge large)
@@ -56,7 +63,7 @@ endfunction()
 
 # ---- shared -----------------------------------------------------------------------------------------------------------
 
-add_library(heddle_shared SHARED ${objects})
+add_library(heddle_shared SHARED ${objects} ${shared_sources})
 add_library(heddle::heddle ALIAS heddle_shared)
 heddle_library(heddle_shared)
 # The number in the soname is the interface's; the file's name adds the release.
@@ -69,7 +76,7 @@ target_link_options(heddle_shared PRIVATE
 if(NOT HEDDLE_SANITIZE)
   target_link_options(heddle_shared PRIVATE -Wl,-z,defs)
 endif()
-target_link_libraries(heddle_shared PRIVATE ${CMAKE_DL_LIBS} pthread)
+target_link_libraries(heddle_shared PRIVATE heddle_flags ${CMAKE_DL_LIBS} pthread)
 
 # ---- static -----------------------------------------------------------------------------------------------------------
 

@@ -45,7 +45,7 @@ foreach(name limits_api limits_process threads_api hardened_unit)
 endforeach()
 foreach(name growth model_api operators arena_traps arena_model arena_fault pool_model pool_threads pool_fault handle_model
     string_pool_model index_model first_api early race_plain one_user leave_api ends_api fork_api fork_ways_api return_api
-    hourly faults)
+    hourly faults deepbind)
   seeded_program(${name})
 endforeach()
 string(TOUPPER "${CMAKE_BUILD_TYPE}" type)
@@ -53,7 +53,7 @@ file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/seeded.json CONTENT "{
 \"cc\": \"${CMAKE_C_COMPILER}\", \"source\": \"${HEDDLE_SRC_DIR}\", \"include\": \"${HEDDLE_INCLUDE_DIR}\",
 \"build\": \"$<TARGET_FILE_DIR:heddle_shared>\", \"test_programs\": \"${CMAKE_CURRENT_BINARY_DIR}/..\",
 \"flags\": \"${CMAKE_C_FLAGS} ${CMAKE_C_FLAGS_${type}}\", \"options\": \"$<TARGET_PROPERTY:heddle_objects,COMPILE_OPTIONS>\",
-\"objects\": \"$<TARGET_OBJECTS:heddle_objects>\", \"shims\": \"$<TARGET_OBJECTS:heddle_shims>\",
+\"objects\": \"$<TARGET_OBJECTS:heddle_objects>\", \"shims\": \"$<TARGET_OBJECTS:heddle_shims>;$<TARGET_OBJECTS:heddle_shared>\",
 \"link\": \"$<TARGET_PROPERTY:heddle_shared,LINK_OPTIONS>\", \"support\": \"$<TARGET_FILE:test_api>\", \"programs\": {${seeded_programs}
 }}
 ")

@@ -43,6 +43,7 @@ LAYERS = [
     Layer("limits", "api", "limits_api"),
     Layer("operators", "process", "operators", sees=ALL),
     Layer("limits.process", "process", "limits_process", sees=ALL),
+    Layer("deepbind", "process", "deepbind", "libtest_plugin_apart.so dropped", ALL),
     Layer("options", "pytest", "options", sees=ALL, timeout=60),
     Layer("misuse", "pytest", "misuse", sees=ALL, timeout=60),
     Layer("symbols", "pytest", "symbols", sees=ALL, timeout=60),
