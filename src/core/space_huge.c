@@ -44,21 +44,18 @@ static void ask(size_t from, size_t to) {
   }
 }
 
-static bool asks_by_itself(const hd_space *space) {
-  return space == &hdi_space && hdi_os.huge_bytes == BLOCK_BYTES && hdi_options.thp == HD_THP_AUTO;
+static bool has_huge(const hd_space *space) {
+  return space == &hdi_space && hdi_os.huge_bytes == BLOCK_BYTES && hdi_options.thp != HD_THP_NEVER;
 }
+
+static bool asks_by_itself(const hd_space *space) { return has_huge(space) && hdi_options.thp == HD_THP_AUTO; }
 
 void hdi_space_huge_step(const hd_space *space, size_t have, size_t next) {
   uint8_t *start = space->base + (have << HD_UNIT_SHIFT);
   size_t bytes = (next - have) << HD_UNIT_SHIFT;
   if (hdi_os.huge_bytes == 0 || space != &hdi_space) return;
-  if (hdi_options.thp == HD_THP_NEVER) {
-    if (hdi_os.huge_always) hdi_os_huge(start, bytes, false);
-  } else if (hdi_options.thp == HD_THP_ALWAYS) {
-    hdi_os_huge(start, bytes, true);
-  } else if (have == 0 && hdi_os.huge_always) {
-    hdi_os_huge(start, hd_min(2 * HD_MIB, bytes), false); /* a tiny program stays tiny */
-  }
+  if (hdi_options.thp == HD_THP_ALWAYS) hdi_os_huge(start, bytes, true);
+  else if (hdi_os.huge_always) hdi_os_huge(start, bytes, false); /* it waits to be asked, as other systems do by themselves */
 }
 
 static size_t resident(const hd_space *space, size_t from, size_t units) {
@@ -85,7 +82,7 @@ void hdi_space_huge_top(const hd_space *space, size_t from, size_t to) {
 
 /* A limit counts units, whether they are touched or not. */
 size_t hdi_space_huge_grain(const hd_space *space, size_t units) {
-  bool fits = units >= HD_HUGE_RUN_UNITS && !HD_NARROW && asks_by_itself(space) && hd_load_owned(&hdi_options.limit) == 0;
+  bool fits = units >= HD_HUGE_RUN_UNITS && !HD_NARROW && has_huge(space) && hd_load_owned(&hdi_options.limit) == 0;
   return fits ? BLOCK_UNITS : 1;
 }
 
@@ -96,7 +93,7 @@ void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units) {
 
 bool hdi_space_is_huge(const uint8_t *address) {
   size_t block = block_of(address);
-  return block < HUGE_BLOCKS && is_in(huge.asked, block);
+  return block < HUGE_BLOCKS && (hdi_options.thp == HD_THP_ALWAYS || is_in(huge.asked, block));
 }
 
 void hdi_space_before_purge(const uint8_t *address, size_t bytes) {

@@ -1,10 +1,12 @@
 /* Huge pages are asked for above memory that the program has filled: just below, or deeper where the top is being filled by many at once.
- * Long runs begin and end where huge pages do.
+ * Long runs begin and end where huge pages do. And it is the library that asks, also where the system would not wait for that.
  *
  * SPDX-License-Identifier: MIT */
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -176,6 +178,53 @@ static void test_limit_counts_units(void **state) {
   assert_int_equal(hd_option_set("limit", "0"), HD_OK);
 }
 
+/* What the system says of the range that an address lies in: "hg" if huge pages are wanted there, "nh" if they are not. */
+static bool has_flag(const void *address, const char *flag) {
+  FILE *maps = fopen("/proc/self/smaps", "re");
+  char line[512], *at;
+  uintptr_t from, to;
+  bool inside = false, found = false;
+  assert_non_null(maps);
+  while (fgets(line, sizeof line, maps) != NULL) {
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) inside = from <= (uintptr_t)address && (uintptr_t)address < to;
+    else if (inside && (at = strstr(line, "VmFlags:")) != NULL) found = strstr(at, flag) != NULL;
+  }
+  fclose(maps);
+  return found;
+}
+
+/* Where the system gives huge pages unasked, it is told to wait: they come where they do elsewhere. */
+static void test_system_gives_unasked(void **state) {
+  bool before = hdi_os.huge_always;
+  if (hdi_os.huge_bytes == 0 || hdi_options.thp == HD_THP_ALWAYS) skip();
+  hdi_os.huge_always = true;
+  last = NULL;
+  begin(state);
+  take((hdi_space.committed - hdi_space.top) / HD_HUGE_UNITS, 0);
+  begin(state); /* in the next step */
+  assert_true(has_flag(last, " nh"));
+  take(12, 1);
+  assert_true(has_flag(last, may_be_huge() ? " hg" : " nh"));
+  assert_true(has_flag(last + 4 * MIB, " nh")); /* still in this step */
+  hdi_os.huge_always = before;
+}
+
+/* Huge pages for everything: long runs are as whole as where they are asked for one by one. */
+static void test_for_everything(void **state) {
+  (void)state;
+  if (hdi_options.thp != HD_THP_AUTO || hdi_os.huge_bytes != HUGE_BYTES) skip();
+  hdi_options.thp = HD_THP_ALWAYS;
+  uint8_t *p = hd_malloc(5 * MIB);
+  assert_int_equal((uintptr_t)p % HUGE_BYTES, 0);
+  assert_int_equal(units_of(p) * HD_UNIT_BYTES, 6 * MIB);
+  assert_true(hdi_space_is_huge(p + 5 * MIB));
+  hd_free(p);
+  uint8_t *unit = hd_malloc(HD_UNIT_BYTES);
+  assert_true(hdi_space_is_huge(unit));
+  hd_free(unit);
+  hdi_options.thp = HD_THP_AUTO;
+}
+
 int main(void) {
   hd_free(hd_malloc(1)); /* starts the library */
   const struct CMUnitTest tests[] = {
@@ -184,9 +233,11 @@ int main(void) {
       cmocka_unit_test_setup(test_long_run_in_a_bad_place, begin),
       cmocka_unit_test(test_middling_blocks),
       cmocka_unit_test(test_runs_want_less),
+      cmocka_unit_test(test_system_gives_unasked),
       cmocka_unit_test(test_long_runs),
       cmocka_unit_test(test_long_runs_resized),
       cmocka_unit_test(test_limit_counts_units),
+      cmocka_unit_test(test_for_everything),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
