@@ -44,11 +44,9 @@ static void ask(size_t from, size_t to) {
   }
 }
 
-static bool has_huge(const hd_space *space) {
-  return space == &hdi_space && hdi_os.huge_bytes == BLOCK_BYTES && hdi_options.thp != HD_THP_NEVER;
-}
+static bool can_be_huge(const hd_space *space) { return space == &hdi_space && hdi_os.huge_bytes == BLOCK_BYTES; }
 
-static bool asks_by_itself(const hd_space *space) { return has_huge(space) && hdi_options.thp == HD_THP_AUTO; }
+static bool asks_by_itself(const hd_space *space) { return can_be_huge(space) && hdi_options.thp == HD_THP_AUTO; }
 
 void hdi_space_huge_step(const hd_space *space, size_t have, size_t next) {
   uint8_t *start = space->base + (have << HD_UNIT_SHIFT);
@@ -82,8 +80,8 @@ void hdi_space_huge_top(const hd_space *space, size_t from, size_t to) {
 
 /* A limit counts units, whether they are touched or not. */
 size_t hdi_space_huge_grain(const hd_space *space, size_t units) {
-  bool fits = units >= HD_HUGE_RUN_UNITS && !HD_NARROW && has_huge(space) && hd_load_owned(&hdi_options.limit) == 0;
-  return fits ? BLOCK_UNITS : 1;
+  bool wanted = hdi_options.thp != HD_THP_NEVER && hd_load_owned(&hdi_options.limit) == 0;
+  return units >= HD_HUGE_RUN_UNITS && !HD_NARROW && wanted && can_be_huge(space) ? BLOCK_UNITS : 1;
 }
 
 void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units) {

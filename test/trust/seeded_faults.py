@@ -305,8 +305,12 @@ RETURN = [
           "    entry->page = NULL;\n    announce(page, entry->limit);"),
     Fault("a free of a one-user heap's block is not announced", "core/alloc.c", "unit.heap",
           "  hdi_remote_count_slow(&hdi_heap_empty, head);\n", "  (void)head;\n"),
+    Fault("huge pages come unasked where the system's mode is always", "core/space_huge.c", "unit.huge",
+          "else if (hdi_os.huge_always) hdi_os_huge(", "else if (hdi_os.huge_always && have == 0) hdi_os_huge("),
     Fault("huge pages are asked for whatever the option says", "core/space_huge.c", "unit.purge",
           " && hdi_options.thp == HD_THP_AUTO;", ";"),
+    Fault("long runs are whole huge pages though none are wanted", "core/space_huge.c", "unit.huge",
+          "hdi_options.thp != HD_THP_NEVER && ", ""),
 ]
 
 THREADS = [

@@ -207,10 +207,11 @@ static void test_system_gives_unasked(void **state) {
   assert_true(has_flag(last, may_be_huge() ? " hg" : " nh"));
   assert_true(has_flag(last + 4 * MIB, " nh")); /* still in this step */
   hdi_os.huge_always = before;
+  take_unit(false); /* what comes next does not start where a huge page does by itself */
 }
 
-/* Huge pages for everything: long runs are as whole as where they are asked for one by one. */
-static void test_for_everything(void **state) {
+/* Huge pages for everything: long runs are as whole as where they are asked for one by one. For nothing: as long as they need to be. */
+static void test_for_everything_and_nothing(void **state) {
   (void)state;
   if (hdi_options.thp != HD_THP_AUTO || hdi_os.huge_bytes != HUGE_BYTES) skip();
   hdi_options.thp = HD_THP_ALWAYS;
@@ -222,6 +223,10 @@ static void test_for_everything(void **state) {
   uint8_t *unit = hd_malloc(HD_UNIT_BYTES);
   assert_true(hdi_space_is_huge(unit));
   hd_free(unit);
+  hdi_options.thp = HD_THP_NEVER;
+  p = hd_malloc(5 * MIB);
+  assert_int_equal(units_of(p) * HD_UNIT_BYTES, 5 * MIB);
+  hd_free(p);
   hdi_options.thp = HD_THP_AUTO;
 }
 
@@ -237,7 +242,7 @@ int main(void) {
       cmocka_unit_test(test_long_runs),
       cmocka_unit_test(test_long_runs_resized),
       cmocka_unit_test(test_limit_counts_units),
-      cmocka_unit_test(test_for_everything),
+      cmocka_unit_test(test_for_everything_and_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
