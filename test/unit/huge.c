@@ -178,20 +178,24 @@ static void test_limit_counts_units(void **state) {
   assert_int_equal(hd_option_set("limit", "0"), HD_OK);
 }
 
-/* What the system says of the range that an address lies in: "hg" if huge pages are wanted there, "nh" if they are not. */
-static bool has_flag(const void *address, const char *flag) {
+/* Whether the system has a range that holds the address, or one of so many bytes, with a flag: "hg" if huge pages are wanted there, "nh" if
+ * they are not. */
+static bool has_range(const void *address, size_t bytes, const char *flag) {
   FILE *maps = fopen("/proc/self/smaps", "re");
   char line[512], *at;
   uintptr_t from, to;
   bool inside = false, found = false;
   assert_non_null(maps);
   while (fgets(line, sizeof line, maps) != NULL) {
-    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2) inside = from <= (uintptr_t)address && (uintptr_t)address < to;
-    else if (inside && (at = strstr(line, "VmFlags:")) != NULL) found = strstr(at, flag) != NULL;
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+      inside = bytes != 0 ? to - from == bytes : from <= (uintptr_t)address && (uintptr_t)address < to;
+    else if (inside && (at = strstr(line, "VmFlags:")) != NULL) found = found || strstr(at, flag) != NULL;
   }
   fclose(maps);
   return found;
 }
+
+static bool has_flag(const void *address, const char *flag) { return has_range(address, 0, flag); }
 
 /* Where the system gives huge pages unasked, it is told to wait: they come where they do elsewhere. */
 static void test_system_gives_unasked(void **state) {
@@ -206,6 +210,10 @@ static void test_system_gives_unasked(void **state) {
   take(12, 1);
   assert_true(has_flag(last, may_be_huge() ? " hg" : " nh"));
   assert_true(has_flag(last + 4 * MIB, " nh")); /* still in this step */
+  size_t sights = hd_round_up(hdi_space.unit_count * 2 * sizeof(uint32_t), HD_UNIT_BYTES); /* purge.c has one for each unit */
+  assert_false(has_range(NULL, sights, " nh"));
+  hd_collect(0);
+  assert_true(has_range(NULL, sights, " nh"));
   hdi_os.huge_always = before;
   take_unit(false); /* what comes next does not start where a huge page does by itself */
 }
