@@ -24,7 +24,7 @@ enum { HD_LOCK_SLEEPERS = 1, HD_LOCK_HELPER = 2 };
 extern HD_HIDDEN _Atomic uintptr_t hdi_lock_helper_stack;
 enum { HD_LOCK_HELPER_STACK = 64 * 1024 };
 
-/* This thread's mark in a word: bits of its thread pointer, a multiple of 64, that tell it from others within 64 GiB. */
+/* This thread's mark in a word: bits of its thread pointer, a multiple of 64, that tell it from others 128 bytes to 64 GiB away. */
 static inline unsigned hdi_lock_me(void) {
   uintptr_t here = (uintptr_t)__builtin_frame_address(0);
   if (here - hd_load_relaxed(&hdi_lock_helper_stack) < HD_LOCK_HELPER_STACK) return HD_LOCK_HELPER;
