@@ -16,6 +16,7 @@ enum {
   PIECE_UNITS = 4,           /* in pieces from 256 KiB on: a shorter move costs more than its faults */
   MOVES_MAX = 8192,
   TAIL_SHARE = 8,            /* the last huge page of a run may leave an eighth of the block's length unused */
+  HEAD_SHARE = 16,           /* the first huge page of a run is asked for if it is at most so much of what is in use */
   PLENTY_UNITS = 256,
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
 };
@@ -26,10 +27,19 @@ static size_t units_for(size_t bytes) { return (bytes + HD_UNIT_BYTES - 1) >> HD
  * again for each block that takes another one's pages over. */
 static size_t whole_units(size_t units) { return hd_round_up(units, hdi_space_huge_grain(&hdi_space, units)); }
 
-/* Ask for huge pages in a clean run of which `used` units will be touched. */
+static size_t units_in_use(void) {
+  size_t top = hd_load_relaxed(&hdi_space.top);
+  size_t unused = hd_load_relaxed(&hdi_space.free_units);
+  return top > unused ? top - unused : 0; /* two looks: they need not match */
+}
+
+/* Ask for huge pages in a clean run of which `used` units will be touched. Of some buffers only the beginning ever is; in a small process
+ * those would be what most of its memory is. */
 static void want_huge(hd_space *space, hd_unit *first, size_t used) {
   size_t units = first->run_units;
-  if (used >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(space, first, units - used <= used / TAIL_SHARE ? units : used);
+  size_t wanted = units - used <= used / TAIL_SHARE ? units : used;
+  size_t skip = HD_HUGE_UNITS * HEAD_SHARE <= units_in_use() ? 0 : HD_HUGE_UNITS;
+  if (used >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(space, first + skip, wanted - skip);
 }
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
@@ -68,10 +78,7 @@ static size_t recycle(hd_unit *first, size_t units) {
  * within the delay. */
 static void trade(size_t units) {
   size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);
-  size_t top = hd_load_relaxed(&hdi_space.top);
-  size_t unused = hd_load_relaxed(&hdi_space.free_units);
-  size_t used = top > unused ? top - unused : 0; /* two looks: they need not match */
-  size_t plenty = PLENTY_UNITS + used / 8;
+  size_t plenty = PLENTY_UNITS + units_in_use() / 8;
   if (HD_LIKELY(dirty <= plenty) || !hd_load_owned(&hdi_options.purge)) return;
   hdi_space_purge(&hdi_space, hdi_space_tick(), hd_min(units, dirty - plenty));
 }

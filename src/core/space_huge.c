@@ -13,10 +13,11 @@ enum {
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
   HUGE_FIRST_UNITS = 32,   /* but not in the first 2 MiB, */
-  HUGE_LOOK_UNITS = 128,   /* where the 8 MiB below are resident, or all that there is; */
+  HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, or all that there is; */
   HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below */
   LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
-  LACK_OF_RUN = 4          /* or a quarter, if a run does, which will be filled */
+  LACK_OF_RUN = 4,         /* or a quarter, if a run does, which will be filled */
+  LEAST_PAGES = 2          /* of the units looked at for a single one, half must be pages */
 };
 
 /* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
@@ -60,13 +61,43 @@ static size_t resident(const hd_space *space, size_t from, size_t units) {
   return hdi_os_resident_in(space->base + (from << HD_UNIT_SHIFT), units << HD_UNIT_SHIFT) >> HD_UNIT_SHIFT;
 }
 
+/* A unit of a page, or with a block of its own. Of a longer block the first unit is taken for one as well, which changes little. */
+static bool is_page(const hd_space *space, size_t at) {
+  unsigned kind = hd_load_relaxed(&space->units[at].kind);
+  return kind == HD_UNIT_PAGE || kind == HD_UNIT_LARGE;
+}
+
+static size_t resident_pages(const hd_space *space, size_t from, size_t to) {
+  size_t have = 0;
+  for (size_t at = from; at < to; at++) {
+    size_t start = at;
+    while (at < to && is_page(space, at)) at++;
+    if (at > start) have += resident(space, start, at - start);
+  }
+  return have;
+}
+
+/* How the next page will be filled is to be seen from pages: long blocks are filled by their nature, and would pass for proof. So what is
+ * looked at are as many units of pages, within 32 MiB below. *have: how much of that is resident. */
+static bool are_pages_dense(const hd_space *space, size_t below, size_t look, size_t *have) {
+  size_t pages = 0, from = below, last = below - hd_min(below, HUGE_DEEP_UNITS);
+  while (from > last && pages < look) pages += is_page(space, --from);
+  *have = resident_pages(space, from, below);
+  return pages >= look / LEAST_PAGES && *have >= pages - pages / LACK_OF_UNIT;
+}
+
+static bool is_dense(const hd_space *space, size_t below, size_t look, size_t *have) {
+  *have = resident(space, below - look, look);
+  return *have >= look - look / LACK_OF_RUN;
+}
+
 /* A program that has filled the memory below will fill what comes next. Where many threads grow at once, the pages that each of them is
  * about to fill lie on top, and the proof lies deeper. */
-static bool is_dense_below(const hd_space *space, size_t first, size_t lack) {
-  size_t look = hd_min(first, HUGE_LOOK_UNITS), enough = look - look / lack;
-  size_t have = resident(space, first - look, look);
-  if (have >= enough) return true;
-  return have >= look / 4 && first >= HUGE_DEEP_UNITS && resident(space, first - HUGE_DEEP_UNITS, look) >= enough;
+static bool is_dense_below(const hd_space *space, size_t first, bool for_run) {
+  bool (*const proves)(const hd_space *, size_t, size_t, size_t *) = for_run ? is_dense : are_pages_dense;
+  size_t look = hd_min(first, HUGE_LOOK_UNITS), have = 0;
+  if (proves(space, first, look, &have)) return true;
+  return have >= look / 4 && first >= HUGE_DEEP_UNITS && proves(space, first - HUGE_DEEP_UNITS + look, look, &have);
 }
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
@@ -74,8 +105,7 @@ void hdi_space_huge_top(const hd_space *space, size_t from, size_t to) {
   if (!asks_by_itself(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
-  size_t lack = to - from == 1 ? LACK_OF_UNIT : LACK_OF_RUN;
-  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, lack)) ask(first, last);
+  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, to - from > 1)) ask(first, last);
 }
 
 /* A limit counts units, whether they are touched or not. */

@@ -75,6 +75,41 @@ static void test_where_it_is_filled_deeper(void **state) {
   assert_false(next_is_huge()); /* nor is this: nothing is filled deeper down */
 }
 
+/* A long block that is filled says nothing about pages. Those that lie below it do. */
+static void test_long_blocks_are_no_proof(void **state) {
+  last = NULL;
+  begin(state);
+  take(20, 0);
+  uint8_t *p = hd_malloc(12 * MIB);
+  assert_ptr_equal(p, last + HD_UNIT_BYTES);
+  memset(p, 1, 12 * MIB);
+  last = NULL;
+  assert_false(next_is_huge());
+  take(8, 1);
+  assert_int_equal(next_is_huge(), may_be_huge());
+  take(8, 1);
+  memset(hd_malloc(24 * MIB), 1, 24 * MIB);
+  last = NULL;
+  assert_int_equal(next_is_huge(), may_be_huge());
+  take(1, 1);
+  memset(hd_malloc(30 * MIB), 1, 30 * MIB);
+  last = NULL;
+  assert_false(next_is_huge()); /* less than 4 MiB of pages within 32, all of them filled */
+}
+
+/* In a small process the first huge page of a long run is not asked for: perhaps only the run's beginning is ever touched. */
+static void test_beginning_of_long_run(void **state) {
+  begin(state);
+  assert_true(hdi_space.top < 12 * HD_HUGE_UNITS);
+  uint8_t *p = hd_malloc(6 * MIB);
+  assert_ptr_equal(p, last + HD_UNIT_BYTES);
+  assert_false(hdi_space_is_huge(p));
+  assert_int_equal(hdi_space_is_huge(p + HUGE_BYTES), may_be_huge());
+  assert_false(hdi_space_is_huge(hd_malloc(12 * MIB)));
+  assert_int_equal(hdi_space_is_huge(hd_malloc(24 * MIB)), may_be_huge()); /* it is a small part of what is in use, with this one */
+  last = NULL;
+}
+
 /* A block between 2 and 4 MiB is as dense as what lies below it. */
 static void test_middling_blocks(void **state) {
   last = NULL;
@@ -241,12 +276,14 @@ static void test_for_everything_and_nothing(void **state) {
 int main(void) {
   hd_free(hd_malloc(1)); /* starts the library */
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_beginning_of_long_run), /* while the process is small */
+      cmocka_unit_test(test_system_gives_unasked),  /* before anything large is freed: the helper makes a table too */
       cmocka_unit_test_setup(test_where_it_is_filled, begin),
       cmocka_unit_test_setup(test_where_it_is_filled_deeper, begin),
       cmocka_unit_test_setup(test_long_run_in_a_bad_place, begin),
+      cmocka_unit_test(test_long_blocks_are_no_proof),
       cmocka_unit_test(test_middling_blocks),
       cmocka_unit_test(test_runs_want_less),
-      cmocka_unit_test(test_system_gives_unasked),
       cmocka_unit_test(test_long_runs),
       cmocka_unit_test(test_long_runs_resized),
       cmocka_unit_test(test_limit_counts_units),
