@@ -237,7 +237,7 @@ def earlier(path):
     """A run as --json wrote it."""
     try:
         data = json.loads(Path(path).read_text())
-        rows = [Row.from_json(r) for r in data["suite"]]
+        rows = list({r["name"]: Row.from_json(r) for r in data["suite"]}.values())  # scaling has rows of the same names
         parts = [Results.from_json(data, rows, data[part]) for part in ("rows", "scaling", "idle")]
         return Run(*parts, rounds=data["rounds"], started=data["started"], quick=data["quick"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
@@ -254,6 +254,8 @@ def report(console, run, o):
         console.print(tables.idle_table(run.idle, bursts))
     if hours:
         console.print(tables.hourly_table(run.idle, hours))
+    if run.scaling.rows:
+        console.print(tables.scaling_table(run.scaling))
     if has_subject:
         console.print(tables.summary_table(results))
         for line in tables.shape_lines(results):

@@ -1,7 +1,7 @@
 """One self-contained HTML page: time against memory as a scatter, bars for each row, scaling curves. SVG made here, no script."""
 
 from .draw import LogAxes, colors_of, legend, picture, spread, text
-from .tables import figure, geomean_rows, mib, short_version, times
+from .tables import families_of, figure, geomean_rows, mib, short_version, times
 
 STYLE = """
 :root{--paper:#fff;--ink:#1b1f24;--soft:#667;--line:#d9dde3;--card:#f6f7f9}
@@ -90,13 +90,6 @@ def bars(results, row, what, colors):
         )
     height = 17 * len(pairs) + 2
     return f'<svg viewBox="0 0 300 {height}" width="300" role="img" aria-label="{text(row.name)} {what}">{"".join(out)}</svg>'
-
-
-def families_of(rows):
-    families = {}
-    for row in rows:
-        families.setdefault(row.family, []).append(row)
-    return families
 
 
 def draw_curves(results, members, colors, width=480, height=300):

@@ -152,6 +152,29 @@ def geomean_table(results):
     return table
 
 
+def families_of(rows):
+    families = {}
+    for row in rows:
+        families.setdefault(row.family, []).append(row)
+    return families
+
+
+def scaling_table(results):
+    """Wall time with one thread, and with more against it. Each thread does the same work: up to the cores 1 is perfect."""
+    threads = sorted({row.threads for row in results.rows})
+    table = Table(title="Scaling: wall time against that of one thread", title_justify="left", title_style="bold")
+    for i, name in enumerate(["workload", "allocator", "1 thread"] + [f"{n} threads" for n in threads[1:]]):
+        table.add_column(name, justify="left" if i < 2 else "right")
+    for family, members in families_of(results.rows).items():
+        for name in results.allocators:
+            wall = {row.threads: results.least(row.name, name, "wall") for row in members}
+            alone = wall.get(1)
+            cells = [times(wall[n] / alone if alone and wall.get(n) else None) for n in threads[1:]]
+            table.add_row(family, name, seconds(alone), *cells, style="bold" if name == results.subject else "")
+        table.add_section()
+    return table
+
+
 def idle_table(results, rows):
     table = Table(
         title="Memory returned (MiB above the start; idle after the last free)", title_justify="left", title_style="bold"

@@ -1,0 +1,54 @@
+"""What the benchmark reports of figures made up for the purpose."""
+
+import json
+
+from rich.console import Console
+
+from heddle_bench import cli, tables
+from heddle_bench.figures import Results, Run
+from heddle_bench.measure import Allocator, Sample
+from heddle_bench.suite import Row
+
+ALLOCATORS = [Allocator(name, "", "1") for name in ("heddle", "system")]
+PER_THREAD_S = {"heddle": {1: 0.010, 2: 0.011, 8: 0.040}, "system": {1: 0.020, 2: 0.050}}
+
+
+def results_of(threads):
+    rows = [Row(f"larson t{n}", "larson", n, ("larson",)) for n in threads]
+    results = Results(rows, ALLOCATORS, "system", "heddle")
+    for row in rows:
+        for allocator in ALLOCATORS:
+            wall = PER_THREAD_S[allocator.name].get(row.threads)
+            if wall:
+                results.add(row, allocator, Sample(wall * row.threads, wall, 1000 * row.threads, 10))
+    return results
+
+
+def shown(table):
+    console = Console(width=200, color_system=None)
+    with console.capture() as text:
+        console.print(table)
+    return text.get()
+
+
+def test_scaling_is_told_against_one_thread():
+    lines = [line for line in shown(tables.scaling_table(results_of((1, 2, 8)))).splitlines() if "larson" in line]
+    cells = [[cell.strip() for cell in line.strip("│ ").split("│")] for line in lines]
+    assert cells == [["larson", "heddle", "10.0 ms", "1.10", "4.00"], ["larson", "system", "20.0 ms", "2.50", "-"]]
+
+
+def test_scaling_without_one_thread_has_no_ratio():
+    line = next(line for line in shown(tables.scaling_table(results_of((2, 8)))).splitlines() if "heddle" in line)
+    assert [cell.strip() for cell in line.strip("│ ").split("│")] == ["larson", "heddle", "-", "-"]
+
+
+def test_an_earlier_run_counts_each_row_once(tmp_path):
+    """The scaling runs have rows of the same names, run at another scale."""
+    run = Run(results_of((1, 2)), results_of((1, 2, 8)), Results([], ALLOCATORS, "system", "heddle"), rounds=1)
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(run.to_json()))
+    again = cli.earlier(path)
+    assert [row.name for row in again.results.rows] == ["larson t1", "larson t2"]
+    assert [row.name for row in again.scaling.rows] == ["larson t1", "larson t2", "larson t8"]
+    assert again.results.geomean("heddle", "cpu") == run.results.geomean("heddle", "cpu")
+    assert again.results.geomean("heddle", "cpu")[1] == 2
