@@ -36,10 +36,11 @@ static size_t units_in_use(void) {
 /* Ask for huge pages in a clean run of which `used` units will be touched. Of some buffers only the beginning ever is; in a small process
  * those would be what most of its memory is. */
 static void want_huge(hd_space *space, hd_unit *first, size_t used) {
+  if (used < HD_HUGE_RUN_UNITS) return;
   size_t units = first->run_units;
   size_t wanted = units - used <= used / TAIL_SHARE ? units : used;
   size_t skip = HD_HUGE_UNITS * HEAD_SHARE <= units_in_use() ? 0 : HD_HUGE_UNITS;
-  if (used >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(space, first + skip, wanted - skip);
+  hdi_space_want_huge(space, first + skip, wanted - skip);
 }
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
