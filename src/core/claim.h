@@ -128,7 +128,7 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *clas
   uint32_t at = page->fresh % 64;
   uint32_t step = page->zeroed ? class->step : 64; /* memory of earlier owners is resident anyway */
   uint32_t count = (uint32_t)hd_min(hd_min(step, 64 - at), page->capacity - page->fresh);
-  page->fresh += count;
+  hd_store_owned(&page->fresh, page->fresh + count);
   hdi_claim_bits(page, slot, class, group, hd_low_mask(count) << at);
   class->zeroed = page->zeroed;
   return true;

@@ -58,7 +58,8 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   }
   page->zeroed = zeroed;
   hd_store_owned(&page->credit, 0);
-  page->rest = page->fresh = page->group = 0;
+  page->rest = page->group = 0;
+  hd_store_owned(&page->fresh, 0);
   hd_store_relaxed(&page->remote_count, 0u);
   return true;
 }

@@ -14,10 +14,12 @@ enum {
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
   HUGE_FIRST_UNITS = 32,   /* but not in the first 2 MiB, */
   HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, or all that there is; */
-  HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below */
+  HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
+  DEEP_SHARE = 8,          /* than that, or than an eighth of what lies below; */
   LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
   LACK_OF_RUN = 4,         /* or a quarter, if a run does, which will be filled */
-  LEAST_PAGES = 2          /* of the units looked at for a single one, half must be pages */
+  LEAST_OF_UNIT = 2,       /* and of the units that are looked for at least half must be found, for a single one, */
+  LEAST_OF_RUN = 8         /* or an eighth, for a run */
 };
 
 /* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
@@ -57,47 +59,73 @@ void hdi_space_huge_step(const hd_space *space, size_t have, size_t next) {
   else if (hdi_os.huge_always) hdi_os_huge(start, bytes, false); /* it waits to be asked, as other systems do by themselves */
 }
 
-static size_t resident(const hd_space *space, size_t from, size_t units) {
-  return hdi_os_resident_in(space->base + (from << HD_UNIT_SHIFT), units << HD_UNIT_SHIFT) >> HD_UNIT_SHIFT;
-}
+/* What tells how densely the program fills its memory: so many units, and how many bytes of them it has filled. */
+typedef struct evidence {
+  size_t units, bytes;
+} evidence;
+
+/* Who knows how much of a unit is filled. */
+enum witness { NOBODY, THE_SYSTEM, THE_PAGE };
 
 /* A unit of a page, or with a block of its own. Of a longer block the first unit is taken for one as well, which changes little. */
-static bool is_page(const hd_space *space, size_t at) {
-  unsigned kind = hd_load_relaxed(&space->units[at].kind);
+static bool is_page(const hd_unit *unit) {
+  unsigned kind = hd_load_relaxed(&unit->kind);
   return kind == HD_UNIT_PAGE || kind == HD_UNIT_LARGE;
 }
 
-static size_t resident_pages(const hd_space *space, size_t from, size_t to) {
-  size_t have = 0;
-  for (size_t at = from; at < to; at++) {
-    size_t start = at;
-    while (at < to && is_page(space, at)) at++;
-    if (at > start) have += resident(space, start, at - start);
+/* What lies in a huge page is resident, touched or not. If that were proof, one huge page would bring all others. So there only pages tell,
+ * if their blocks are so short that each touches all that it lies in; and they tell of pages alone. Units of longer blocks tell of runs
+ * alone: those are filled by their nature. Where nobody has told for a while the next huge page is left out, and will tell. */
+static enum witness witness_of(const hd_space *space, size_t at, bool for_run) {
+  const hd_unit *unit = space->units + at;
+  if (!hdi_space_is_huge(space->base + (at << HD_UNIT_SHIFT))) return for_run || is_page(unit) ? THE_SYSTEM : NOBODY;
+  bool tells = !for_run && hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_load_owned(&unit->block_bytes) <= hdi_os.page_bytes;
+  return tells ? THE_PAGE : NOBODY;
+}
+
+/* How much of a unit of a page has been handed out. It may change its use meanwhile; then the answer is as good as another. */
+static size_t handed_out(const hd_space *space, size_t at) {
+  const hd_unit *unit = space->units + at, *head = hd_load_owned(&unit->head);
+  size_t before = (size_t)(unit - head) << HD_UNIT_SHIFT;
+  size_t bytes = hd_peek(&head->fresh) * hd_load_owned(&unit->block_bytes);
+  return bytes <= before ? 0 : hd_min(bytes - before, HD_UNIT_BYTES);
+}
+
+static size_t resident(const hd_space *space, size_t from, size_t to) {
+  return from == to ? 0 : hdi_os_resident_in(space->base + (from << HD_UNIT_SHIFT), (to - from) << HD_UNIT_SHIFT);
+}
+
+/* From below downwards, until so many units have told, within 32 MiB or an eighth of what there is. */
+static evidence look_below(const hd_space *space, size_t below, size_t units, bool for_run) {
+  evidence seen = {0, 0};
+  size_t last = below - hd_min(below, hd_max(HUGE_DEEP_UNITS, below / DEEP_SHARE));
+  size_t at = below, end = below; /* [at, end): a stretch to ask the system about */
+  while (at > last && seen.units < units) {
+    enum witness witness = witness_of(space, --at, for_run);
+    seen.units += witness != NOBODY;
+    if (witness == THE_SYSTEM) continue;
+    seen.bytes += resident(space, at + 1, end);
+    if (witness == THE_PAGE) seen.bytes += handed_out(space, at);
+    end = at;
   }
-  return have;
+  seen.bytes += resident(space, at, end);
+  return seen;
 }
 
-/* How the next page will be filled is to be seen from pages: long blocks are filled by their nature, and would pass for proof. So what is
- * looked at are as many units of pages, within 32 MiB below. *have: how much of that is resident. */
-static bool are_pages_dense(const hd_space *space, size_t below, size_t look, size_t *have) {
-  size_t pages = 0, from = below, last = below - hd_min(below, HUGE_DEEP_UNITS);
-  while (from > last && pages < look) pages += is_page(space, --from);
-  *have = resident_pages(space, from, below);
-  return pages >= look / LEAST_PAGES && *have >= pages - pages / LACK_OF_UNIT;
-}
-
-static bool is_dense(const hd_space *space, size_t below, size_t look, size_t *have) {
-  *have = resident(space, below - look, look);
-  return *have >= look - look / LACK_OF_RUN;
+/* Whether that much evidence, of the units that were looked for, is proof. */
+static bool proves(evidence seen, size_t units, bool for_run) {
+  size_t least = units / (for_run ? LEAST_OF_RUN : LEAST_OF_UNIT), lack = seen.units / (for_run ? LACK_OF_RUN : LACK_OF_UNIT);
+  return seen.units >= least && seen.bytes >> HD_UNIT_SHIFT >= seen.units - lack;
 }
 
 /* A program that has filled the memory below will fill what comes next. Where many threads grow at once, the pages that each of them is
  * about to fill lie on top, and the proof lies deeper. */
 static bool is_dense_below(const hd_space *space, size_t first, bool for_run) {
-  bool (*const proves)(const hd_space *, size_t, size_t, size_t *) = for_run ? is_dense : are_pages_dense;
-  size_t look = hd_min(first, HUGE_LOOK_UNITS), have = 0;
-  if (proves(space, first, look, &have)) return true;
-  return have >= look / 4 && first >= HUGE_DEEP_UNITS && proves(space, first - HUGE_DEEP_UNITS + look, look, &have);
+  size_t units = hd_min(first, HUGE_LOOK_UNITS);
+  evidence seen = look_below(space, first, units, for_run);
+  if (proves(seen, units, for_run)) return true;
+  if (seen.bytes >> HD_UNIT_SHIFT < units / 4 || first < HUGE_DEEP_UNITS) return false;
+  return proves(look_below(space, first - HUGE_DEEP_UNITS + units, units, for_run), units, for_run);
 }
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */

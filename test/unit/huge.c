@@ -52,47 +52,74 @@ static bool next_is_huge(void) {
 
 static bool may_be_huge(void) { return hdi_os.huge_bytes == HUGE_BYTES && hdi_options.thp == HD_THP_AUTO; }
 
+/* What lies so many huge pages below counts no more. */
+static size_t too_deep(void) { return hd_max(16, hdi_space.top / HD_HUGE_UNITS / 7) + 1; }
+
+/* So much that is empty that nothing tells any more of what was filled before. */
+static void forget(void) {
+  while (next_is_huge()) {
+  }
+  take(12 + too_deep(), 0);
+  assert_false(next_is_huge());
+}
+
+/* Blocks of so many bytes, one after the other for so many huge pages; of each the first `touched` bytes are written. How many of the
+ * blocks lie where huge pages were asked for, of 100. *p: the last one. */
+static size_t share_in_huge(size_t huge_pages, size_t bytes, size_t touched, uint8_t **p) {
+  size_t blocks = huge_pages * (HUGE_BYTES / bytes), inside = 0;
+  for (size_t i = 0; i < blocks; i++) {
+    *p = hd_malloc(bytes);
+    assert_non_null(*p);
+    memset(*p, 1, touched);
+    inside += hdi_space_is_huge(*p);
+  }
+  last = NULL;
+  return inside * 100 / blocks;
+}
+
 static void test_where_it_is_filled(void **state) {
   (void)state;
-  take(1, 0);
-  assert_false(next_is_huge()); /* nothing is filled here */
+  forget();
   take(8, 1);
   assert_int_equal(next_is_huge(), may_be_huge());
-  take(4, 0);
-  assert_false(next_is_huge()); /* the last 8 MiB are empty */
+  take(too_deep(), 0);
+  assert_false(next_is_huge()); /* that lies too deep now */
 }
 
 static void test_where_it_is_filled_deeper(void **state) {
   (void)state;
-  take(20, 1);
-  assert_int_equal(next_is_huge(), may_be_huge());
+  forget();
+  take(4, 1);
+  while (next_is_huge()) { /* until that is too deep */
+  }
+  take(3, 0);
+  assert_false(next_is_huge()); /* nothing of the last 8 MiB is filled */
   take(4, 2);
-  assert_int_equal(next_is_huge(), may_be_huge()); /* some of the last 8 MiB, and all of what began 32 MiB below */
-  take(4, 0);
-  assert_false(next_is_huge()); /* that is not enough */
-  take(12, 0);
+  assert_int_equal(next_is_huge(), may_be_huge()); /* some is, and all of what began 32 MiB below */
+  forget();
   take(4, 2);
-  assert_false(next_is_huge()); /* nor is this: nothing is filled deeper down */
+  assert_false(next_is_huge()); /* nothing is filled deeper down */
 }
 
 /* A long block that is filled says nothing about pages. Those that lie below it do. */
 static void test_long_blocks_are_no_proof(void **state) {
   last = NULL;
   begin(state);
-  take(20, 0);
+  forget();
   uint8_t *p = hd_malloc(12 * MIB);
   assert_ptr_equal(p, last + HD_UNIT_BYTES);
   memset(p, 1, 12 * MIB);
   last = NULL;
   assert_false(next_is_huge());
-  take(8, 1);
-  assert_int_equal(next_is_huge(), may_be_huge());
-  take(8, 1);
-  memset(hd_malloc(24 * MIB), 1, 24 * MIB);
+  uint8_t *runs = last + HD_UNIT_BYTES;
+  assert_int_equal(share_in_huge(6, 8 * HD_UNIT_BYTES, 0, &p), 0);
+  memset(runs, 1, 6 * HUGE_BYTES);
+  assert_false(next_is_huge());
+  take(4, 1);
+  memset(hd_malloc(20 * MIB), 1, 20 * MIB);
   last = NULL;
   assert_int_equal(next_is_huge(), may_be_huge());
-  take(1, 1);
-  memset(hd_malloc(30 * MIB), 1, 30 * MIB);
+  memset(hd_malloc(too_deep() * HUGE_BYTES), 1, HUGE_BYTES);
   last = NULL;
   assert_false(next_is_huge()); /* less than 4 MiB of pages within 32, all of them filled */
 }
@@ -114,6 +141,7 @@ static void test_beginning_of_long_run(void **state) {
 static void test_middling_blocks(void **state) {
   last = NULL;
   begin(state);
+  forget();
   take(8, 1);
   uint8_t *p = hd_malloc(3 * MIB + HD_UNIT_BYTES);
   assert_ptr_equal(p, last + HD_UNIT_BYTES);
@@ -125,7 +153,7 @@ static void test_middling_blocks(void **state) {
 static void test_runs_want_less(void **state) {
   last = NULL;
   begin(state);
-  take(24, 0); /* nothing deeper down either */
+  forget();
   take(3, 1);
   take(1, 0);
   assert_false(next_is_huge());
@@ -134,6 +162,47 @@ static void test_runs_want_less(void **state) {
   uint8_t *p = hd_malloc(2 * HD_UNIT_BYTES);
   assert_ptr_equal(p, last + HD_UNIT_BYTES);
   assert_int_equal(hdi_space_is_huge(p), may_be_huge());
+}
+
+/* What lies in a huge page is resident, touched or not: one would bring the next, for good, if that were proof. */
+static void test_huge_pages_are_no_proof(void **state) {
+  uint8_t *p = NULL;
+  const size_t bytes[] = {HD_UNIT_BYTES, 2 * HD_UNIT_BYTES};
+  for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+    last = NULL;
+    begin(state);
+    take(8, 1);
+    assert_int_equal(share_in_huge(1, bytes[i], 1, &p) > 0, may_be_huge());
+    share_in_huge(too_deep() + 12, bytes[i], 1, &p);
+    assert_int_equal(share_in_huge(8, bytes[i], 1, &p), 0);
+  }
+  begin(state);
+  take(8, 1);
+  share_in_huge(too_deep() + 4, HD_UNIT_BYTES / 4, 1, &p); /* pages, but what was handed out of them need not be touched */
+  begin(state);
+  assert_false(next_is_huge());
+}
+
+/* Here and there one is left out, to see whether the program still fills its memory. */
+static void test_some_are_left_out(void **state) {
+  uint8_t *p = NULL;
+  for (size_t units = 1; units <= 2; units++) {
+    begin(state);
+    take(8, 1);
+    size_t share = share_in_huge(too_deep() + 4, units * HD_UNIT_BYTES, units * HD_UNIT_BYTES, &p);
+    assert_in_range(share, may_be_huge() ? 60 : 0, may_be_huge() ? 99 : 0);
+  }
+}
+
+/* Pages of short blocks know how much of them was handed out, and none has to be left out for them. */
+static void test_short_blocks_tell_themselves(void **state) {
+  uint8_t *p = NULL;
+  begin(state);
+  take(8, 1);
+  share_in_huge(2, 64, 1, &p);
+  assert_int_equal(share_in_huge(too_deep() + 4, 64, 1, &p), may_be_huge() ? 100 : 0);
+  share_in_huge(2, 4096, 1, &p);
+  assert_int_equal(share_in_huge(too_deep() + 4, 4096, 1, &p), may_be_huge() ? 100 : 0);
 }
 
 static size_t units_of(const void *p) { return hdi_space_find(p)->run_units; }
@@ -278,6 +347,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_beginning_of_long_run), /* while the process is small */
       cmocka_unit_test(test_system_gives_unasked),  /* before anything large is freed: the helper makes a table too */
+      cmocka_unit_test(test_huge_pages_are_no_proof),
+      cmocka_unit_test(test_some_are_left_out),
+      cmocka_unit_test(test_short_blocks_tell_themselves),
       cmocka_unit_test_setup(test_where_it_is_filled, begin),
       cmocka_unit_test_setup(test_where_it_is_filled_deeper, begin),
       cmocka_unit_test_setup(test_long_run_in_a_bad_place, begin),

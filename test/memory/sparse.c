@@ -1,0 +1,33 @@
+/* Memory that the program asks for and does not touch stays cheap also behind memory that it has filled. Blocks are filled at first, so
+ * that huge pages are asked for what comes next; of the later ones a quarter is ever written, and soon they lie in small pages again.
+ * SPDX-License-Identifier: MIT */
+#include <stdlib.h>
+#include <string.h>
+
+#include "../support/support.h"
+#include "heddle.h"
+
+enum { MIB = 1024 * 1024, FILLED = 24 * MIB, LATER = 160 * MIB, BOUND = 80 * MIB };
+
+static size_t take(size_t bytes, size_t total, size_t written) {
+  size_t resident = 0;
+  for (size_t done = 0; done < total; done += bytes) {
+    char *p = hd_malloc(bytes);
+    TS_CHECK(p != NULL, "%zu bytes", bytes);
+    memset(p, 1, written);
+    resident += ts_resident(p, bytes);
+  }
+  return resident;
+}
+
+int main(void) {
+  const size_t lengths[] = {32768, 100000, 1500000};
+  for (int i = 0; i < 3; i++) {
+    size_t bytes = lengths[i];
+    take(bytes, FILLED, bytes);
+    size_t resident = take(bytes, LATER, bytes / 4);
+    ts_print(1, "blocks of %zu bytes, %d MiB written: %zu MiB resident\n", bytes, LATER / 4 / MIB, resident / MIB);
+    TS_CHECK(resident < BOUND, "blocks of %zu bytes: %zu MiB resident, %d expected at most", bytes, resident / MIB, BOUND / MIB);
+  }
+  return 0;
+}
