@@ -15,7 +15,8 @@ enum {
   HUGE_FIRST_UNITS = 32,   /* but not in the first 2 MiB, */
   HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, or all that there is; */
   HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
-  DEEP_SHARE = 8,          /* than that, or than an eighth of what lies below; */
+  DEEP_SHARE = 8,          /* than that, or than an eighth of what lies below, */
+  DEEPEST_UNITS = 4096,    /* or than 256 MiB; */
   LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
   LACK_OF_RUN = 4,         /* or a quarter, if a run does, which will be filled */
   LEAST_OF_UNIT = 2,       /* and of the units that are looked for at least half must be found, for a single one, */
@@ -95,10 +96,13 @@ static size_t resident(const hd_space *space, size_t from, size_t to) {
   return from == to ? 0 : hdi_os_resident_in(space->base + (from << HD_UNIT_SHIFT), (to - from) << HD_UNIT_SHIFT);
 }
 
-/* From below downwards, until so many units have told, within 32 MiB or an eighth of what there is. */
+/* How many units below this one count. The more there are, the fewer have to be left out. */
+static size_t depth(size_t below) { return hd_min(below, hd_min(hd_max(HUGE_DEEP_UNITS, below / DEEP_SHARE), DEEPEST_UNITS)); }
+
+/* From below downwards, until so many units have told. */
 static evidence look_below(const hd_space *space, size_t below, size_t units, bool for_run) {
   evidence seen = {0, 0};
-  size_t last = below - hd_min(below, hd_max(HUGE_DEEP_UNITS, below / DEEP_SHARE));
+  size_t last = below - depth(below);
   size_t at = below, end = below; /* [at, end): a stretch to ask the system about */
   while (at > last && seen.units < units) {
     enum witness witness = witness_of(space, --at, for_run);

@@ -95,7 +95,7 @@ CLAIMS = [
     Fault("pages of short blocks in huge pages say nothing", "core/space_huge.c", "unit.huge",
           "return tells ? THE_PAGE : NOBODY;", "return tells ? NOBODY : NOBODY;"),
     Fault("old proof counts for ever", "core/space_huge.c", "unit.huge",
-          "below - hd_min(below, hd_max(HUGE_DEEP_UNITS, below / DEEP_SHARE));", "0;"),
+          "size_t last = below - depth(below);", "size_t last = 0;"),
     Fault("a few pages are proof enough", "core/space_huge.c", "unit.huge",
           "return seen.units >= least && seen", "return seen"),
     Fault("a small process takes the first huge page of a run", "core/large.c", "unit.huge",
