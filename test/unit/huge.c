@@ -203,6 +203,9 @@ static void test_short_blocks_tell_themselves(void **state) {
   assert_int_equal(share_in_huge(too_deep() + 4, 64, 1, &p), may_be_huge() ? 100 : 0);
   share_in_huge(2, 4096, 1, &p);
   assert_int_equal(share_in_huge(too_deep() + 4, 4096, 1, &p), may_be_huge() ? 100 : 0);
+  assert_non_null(hd_malloc(4096)); /* and nothing else in its page */
+  begin(state);
+  assert_int_equal(next_is_huge(), may_be_huge()); /* pages of several units tell of a single one, too */
 }
 
 static size_t units_of(const void *p) { return hdi_space_find(p)->run_units; }
