@@ -4,6 +4,7 @@
 
 #include "core/counters.h"
 #include "core/options.h"
+#include "core/sizeclass.h"
 #include "core/space_grow.h"
 #include "os/os.h"
 
@@ -20,8 +21,11 @@ enum {
   LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
   LACK_OF_RUN = 4,         /* or a quarter, if a run does, which will be filled */
   LEAST_OF_UNIT = 2,       /* and of the units that are looked for at least half must be found, for a single one, */
-  LEAST_OF_RUN = 8         /* or an eighth, for a run */
+  LEAST_OF_RUN = 8,        /* or an eighth, for a run */
+  SHORT_BLOCK = 4096       /* a block of this size touches all system pages that it lies in, or nearly */
 };
+
+_Static_assert((int)SHORT_BLOCK <= (int)HD_ONE_UNIT_MAX, "handed_out is for pages of one unit");
 
 /* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
 static struct {
@@ -80,16 +84,14 @@ static bool is_page(const hd_unit *unit) {
 static enum witness witness_of(const hd_space *space, size_t at, bool for_run) {
   const hd_unit *unit = space->units + at;
   if (!hdi_space_is_huge(space->base + (at << HD_UNIT_SHIFT))) return for_run || is_page(unit) ? THE_SYSTEM : NOBODY;
-  bool tells = !for_run && hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_load_owned(&unit->block_bytes) <= hdi_os.page_bytes;
+  bool tells = !for_run && hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_load_owned(&unit->block_bytes) <= SHORT_BLOCK;
   return tells ? THE_PAGE : NOBODY;
 }
 
-/* How much of a unit of a page has been handed out. It may change its use meanwhile; then the answer is as good as another. */
-static size_t handed_out(const hd_space *space, size_t at) {
-  const hd_unit *unit = space->units + at, *head = hd_load_owned(&unit->head);
-  size_t before = (size_t)(unit - head) << HD_UNIT_SHIFT;
-  size_t bytes = hd_peek(&head->fresh) * hd_load_owned(&unit->block_bytes);
-  return bytes <= before ? 0 : hd_min(bytes - before, HD_UNIT_BYTES);
+/* How much of a page of one unit has been handed out. It may change its use meanwhile; then the answer is as good as another. */
+static size_t handed_out(const hd_unit *page) {
+  size_t bytes = hd_peek(&page->fresh) * hd_load_owned(&page->block_bytes);
+  return hd_min(bytes, HD_UNIT_BYTES);
 }
 
 static size_t resident(const hd_space *space, size_t from, size_t to) {
@@ -109,7 +111,7 @@ static evidence look_below(const hd_space *space, size_t below, size_t units, bo
     seen.units += witness != NOBODY;
     if (witness == THE_SYSTEM) continue;
     seen.bytes += resident(space, at + 1, end);
-    if (witness == THE_PAGE) seen.bytes += handed_out(space, at);
+    if (witness == THE_PAGE) seen.bytes += handed_out(space->units + at);
     end = at;
   }
   seen.bytes += resident(space, at, end);

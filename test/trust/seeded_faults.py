@@ -91,7 +91,7 @@ CLAIMS = [
     Fault("huge pages are proof for huge pages", "core/space_huge.c", "unit.huge",
           "  if (!hdi_space_is_huge(space->base + (at << HD_UNIT_SHIFT))) return", "  return"),
     Fault("long blocks in huge pages tell by what was handed out", "core/space_huge.c", "unit.huge",
-          " && hd_load_owned(&unit->block_bytes) <= hdi_os.page_bytes;", ";"),
+          " && hd_load_owned(&unit->block_bytes) <= SHORT_BLOCK;", ";"),
     Fault("pages of short blocks in huge pages say nothing", "core/space_huge.c", "unit.huge",
           "return tells ? THE_PAGE : NOBODY;", "return tells ? NOBODY : NOBODY;"),
     Fault("old proof counts for ever", "core/space_huge.c", "unit.huge",
