@@ -16,6 +16,7 @@
 
 enum {
   ROUND_MS = 250,
+  UNITS_A_MS = 4096,        /* looked at in 31 us: a round takes no more than 3 % of a core */
   QUIET_SOON_ROUNDS = 2,   /* pages that classes keep current, pages of several units, pages of explicit heaps */
   QUIET_ROUNDS = 16,        /* the free system pages of any other page */
   IDLE_ROUNDS = 40,         /* without any change: the helper ends */
@@ -141,7 +142,7 @@ static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
 /* Whether this unit is a page that should be handled now. now: without waiting for it to rest. */
 static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
   if (!is_page_head(unit)) {
-    seen->signature = 0;
+    if (seen->signature != 0) seen->signature = 0; /* nothing is written for large blocks, which may be larger than the machine */
     return false;
   }
   uint32_t signature = signature_of(unit);
@@ -233,11 +234,13 @@ static bool one_round(void) {
   return changed && hd_load_owned(&hdi_options.purge);
 }
 
+unsigned hdi_purge_pause_ms(size_t units) { return (unsigned)hd_max(ROUND_MS, units / UNITS_A_MS); }
+
 static void helper_main(void) {
   static atomic_uint nap;
   unsigned quiet = 0;
   while (quiet < IDLE_ROUNDS) {
-    hdi_os_wait(&nap, 0, ROUND_MS);
+    hdi_os_wait(&nap, 0, hdi_purge_pause_ms(hd_load_relaxed(&hdi_space.top)));
     quiet = one_round() ? 0 : quiet + 1;
   }
   hd_store_release(&hdi_purge_running, 0u);

@@ -28,6 +28,9 @@ static inline void hdi_purge_note(void) {
 /* Collect now, in the calling thread; keep_bytes of free runs may stay. Bytes given back. */
 size_t hdi_purge_collect(size_t keep_bytes);
 
+/* How long the helper waits before it looks at so many units again: longer in heaps of more than 64 GiB. */
+unsigned hdi_purge_pause_ms(size_t units);
+
 void hdi_purge_fork(hd_fork_step step);
 
 #endif

@@ -1,5 +1,6 @@
-/* Memory that the program asks for and does not touch stays cheap also behind memory that it has filled. Blocks are filled at first, so
+/* Memory that the program asks for and does not touch stays cheap, also behind memory that it has filled. Blocks are filled at first, so
  * that huge pages are asked for what comes next; of the later ones a quarter is ever written, and soon they lie in small pages again.
+ * And a block as long as the machine's memory costs nothing, also when a collector has looked over it.
  * SPDX-License-Identifier: MIT */
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,23 @@ static size_t take(size_t bytes, size_t total, size_t written) {
   return resident;
 }
 
+static void touch_nothing(void) {
+  const size_t bytes = sizeof(size_t) > 4 ? (size_t)16 << 30 : (size_t)256 << 20;
+  hd_free(hd_malloc(1));
+  hd_collect(0);
+  size_t before = ts_rss();
+  void *p = hd_malloc(bytes);
+  if (p == NULL) { /* where nothing may be promised that is not there */
+    ts_print(1, "the system refuses a block of %zu MiB\n", bytes / MIB);
+    return;
+  }
+  hd_collect(0);
+  size_t now = ts_rss();
+  ts_print(1, "a block of %zu MiB: %zu KiB\n", bytes / MIB, (now - before) / 1024);
+  TS_CHECK(now < before + MIB, "%zu bytes for a block of %zu that is not touched", now - before, bytes);
+  hd_free(p);
+}
+
 int main(void) {
   const size_t lengths[] = {32768, 100000, 1500000};
   for (int i = 0; i < 3; i++) {
@@ -29,5 +47,6 @@ int main(void) {
     ts_print(1, "blocks of %zu bytes, %d MiB written: %zu MiB resident\n", bytes, LATER / 4 / MIB, resident / MIB);
     TS_CHECK(resident < BOUND, "blocks of %zu bytes: %zu MiB resident, %d expected at most", bytes, resident / MIB, BOUND / MIB);
   }
+  touch_nothing();
   return 0;
 }

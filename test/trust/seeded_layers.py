@@ -39,6 +39,7 @@ MODELS = "block_reuse push_collect adopt heap_destroy region_release page_reuse 
 LAYERS = [
     *[Layer(f"unit.{name}", "api", f"unit_{name}", sees=OBJECTS if name == "region" else API) for name in UNITS],
     Layer("growth", "api", "growth"),
+    Layer("sparse", "api", "sparse"),
     Layer("model", "api", "model_api", "-t 1 -n 300000 --shrink-seconds 1", OBJECTS),
     Layer("limits", "api", "limits_api"),
     Layer("operators", "process", "operators", sees=ALL),

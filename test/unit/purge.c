@@ -206,8 +206,18 @@ static void test_asks_for_huge_pages_by_option(void **state) {
   hdi_options.thp = thp;
 }
 
+/* A quarter of a second, but in very large heaps as much longer as a look at them takes longer. */
+static void test_pause(void **state) {
+  (void)state;
+  const size_t units_a_gib = ((size_t)1 << 30) / HD_UNIT_BYTES;
+  assert_int_equal(hdi_purge_pause_ms(0), 250);
+  assert_int_equal(hdi_purge_pause_ms(62 * units_a_gib), 250);
+  assert_int_equal(hdi_purge_pause_ms(1024 * units_a_gib), 4096);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_pause),
       cmocka_unit_test(test_small_heap_has_no_helper),
       cmocka_unit_test(test_off_is_off),
       cmocka_unit_test(test_collects_at_once),
