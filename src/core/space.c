@@ -134,7 +134,7 @@ static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size
     *grown = hdi_space_grow(space, top + skip + units);
     if (*grown != HD_CLAIM_DONE) return NULL;
     if (hd_swap_if(&space->top, &top, top + skip + units)) {
-      hdi_space_huge_top(space, top, top + skip + units);
+      hdi_space_huge_enter(space, top, top + skip + units, hd_load_relaxed(&space->committed));
       *skipped = skip;
       return space->units + top + skip;
     }
@@ -223,6 +223,10 @@ static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, siz
   size_t skip = misfit(space, run, align_units);
   detach(space, run);
   *zeroed = kind == HD_UNIT_CLEAN;
+  if (kind == HD_UNIT_CLEAN) {
+    size_t at = (size_t)(run - space->units);
+    hdi_space_huge_enter(space, at + skip, at + skip + units, at + run_units);
+  }
   return carve(space, run, run_units, skip, units, kind);
 }
 
@@ -424,7 +428,7 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
   if (at == top) {
     done =
         space->unit_count - top >= more && hdi_space_grow(space, top + more) == HD_CLAIM_DONE && hd_swap_if(&space->top, &top, top + more);
-    if (done) hdi_space_huge_top(space, top, top + more);
+    if (done) hdi_space_huge_enter(space, top, top + more, hd_load_relaxed(&space->committed));
     *zeroed = !space->fixed;
   } else {
     unsigned kind = hd_load_relaxed(&next->kind);

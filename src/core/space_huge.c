@@ -22,6 +22,7 @@ enum {
   LACK_OF_RUN = 4,         /* or a quarter, if a run does, which will be filled */
   LEAST_OF_UNIT = 2,       /* and of the units that are looked for at least half must be found, for a single one, */
   LEAST_OF_RUN = 8,        /* or an eighth, for a run */
+  TAKE_BACK_BYTES = 16 << 20, /* shorter runs would cut the memory into too many ranges for the system */
   SHORT_BLOCK = 4096       /* a block of this size touches all system pages that it lies in, or nearly */
 };
 
@@ -135,10 +136,10 @@ static bool is_dense_below(const hd_space *space, size_t first, bool for_run) {
 }
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
-void hdi_space_huge_top(const hd_space *space, size_t from, size_t to) {
+void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end) {
   if (!asks_by_itself(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
-  size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_load_relaxed(&space->committed));
+  size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
   if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, to - from > 1)) ask(first, last);
 }
 
@@ -158,9 +159,21 @@ bool hdi_space_is_huge(const uint8_t *address) {
   return block < HUGE_BLOCKS && (hdi_options.thp == HD_THP_ALWAYS || is_in(huge.asked, block));
 }
 
+/* Blocks [from, to), which nobody uses, are as they were before anybody asked. */
+static void take_back(size_t from, size_t to) {
+  for (size_t at = from; at < to; at++) {
+    size_t start = at;
+    for (; at < to && is_in(huge.asked, at); at++)
+      atomic_fetch_and_explicit(&huge.asked[at / 64], ~((uint64_t)1 << at % 64), memory_order_relaxed);
+    if (at > start) hdi_os_huge(hdi_space.base + start * BLOCK_BYTES, (at - start) * BLOCK_BYTES, false);
+  }
+}
+
 void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
   size_t block = block_of(address);
-  if (block >= HUGE_BLOCKS || bytes >= hdi_os.huge_bytes) return;
+  if (block >= HUGE_BLOCKS) return;
+  if (bytes >= TAKE_BACK_BYTES) take_back(block_of(address + BLOCK_BYTES - 1), hd_min(block_of(address + bytes), HUGE_BLOCKS));
+  if (bytes >= hdi_os.huge_bytes) return;
   size_t step = block / STEP_BLOCKS, first = step * STEP_BLOCKS % 64;
   uint64_t bits = hd_low_mask(STEP_BLOCKS) << first;
   bits &= atomic_fetch_and_explicit(&huge.asked[block / 64], ~bits, memory_order_relaxed);

@@ -13,8 +13,8 @@ enum { HD_HUGE_UNITS = 32 /* a huge page */, HD_HUGE_RUN_UNITS = 64 };
 /* Units [have, next) of a space have been claimed. */
 void hdi_space_huge_step(const hd_space *space, size_t have, size_t next);
 
-/* Units [from, to) are handed out for the first time. */
-void hdi_space_huge_top(const hd_space *space, size_t from, size_t to);
+/* Units [from, to) of clean memory, which goes on until end, are handed out. */
+void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end);
 
 /* What a run of so many units should start at a multiple of, and be a multiple of, so that huge pages fill it; 1: there won't be any. */
 size_t hdi_space_huge_grain(const hd_space *space, size_t units);
@@ -25,8 +25,8 @@ void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units);
 /* Whether huge pages were asked for where this memory lies. */
 bool hdi_space_is_huge(const uint8_t *address);
 
-/* Part of [address, address+bytes) is about to be purged while its surroundings stay: no huge pages there any more, or the system
- * would fill the gaps again. */
+/* [address, address+bytes) is about to be purged. If it is less than a huge page its surroundings stay: no huge pages there any more, or
+ * the system would fill the gap again. If it is much, whoever gets it next has to show anew that he fills it. */
 void hdi_space_before_purge(const uint8_t *address, size_t bytes);
 
 #endif

@@ -137,6 +137,28 @@ static void test_beginning_of_long_run(void **state) {
   last = NULL;
 }
 
+/* Memory that was given back is as fresh as what nobody had: huge pages come where the program fills it. */
+static void test_given_back_memory_starts_anew(void **state) {
+  enum { BYTES = 64 * MIB };
+  uint8_t *q = NULL;
+  last = NULL;
+  begin(state);
+  forget();
+  uint8_t *p = hd_malloc(BYTES);
+  assert_non_null(hd_malloc(HD_UNIT_BYTES)); /* so that it does not become fresh memory altogether */
+  memset(p, 1, BYTES);
+  assert_int_equal(hdi_space_is_huge(p + BYTES / 2), may_be_huge());
+  hd_free(p);
+  hd_collect(0);
+  assert_false(hdi_space_is_huge(p + BYTES / 2));
+  assert_int_equal(share_in_huge(8, 2 * HD_UNIT_BYTES, 1, &q), 0);
+  assert_in_range(q, p, p + BYTES);
+  assert_int_equal(share_in_huge(8, HD_UNIT_BYTES, HD_UNIT_BYTES, &q) > 0, may_be_huge());
+  assert_in_range(q, p, p + BYTES);
+  assert_false(hdi_space_is_huge(q + 4 * MIB)); /* no further than it was filled */
+  while (q >= p && q < p + BYTES) q = hd_malloc(HD_UNIT_BYTES);
+}
+
 /* A block between 2 and 4 MiB is as dense as what lies below it. */
 static void test_middling_blocks(void **state) {
   last = NULL;
@@ -350,6 +372,7 @@ int main(void) {
       cmocka_unit_test_setup(test_long_run_in_a_bad_place, begin),
       cmocka_unit_test(test_long_blocks_are_no_proof),
       cmocka_unit_test(test_middling_blocks),
+      cmocka_unit_test(test_given_back_memory_starts_anew),
       cmocka_unit_test(test_runs_want_less),
       cmocka_unit_test(test_long_runs),
       cmocka_unit_test(test_long_runs_resized),
