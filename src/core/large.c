@@ -15,7 +15,8 @@ enum {
   RECYCLE_UNITS = 16,        /* blocks from 1 MiB on are filled with recycled pages, */
   PIECE_UNITS = 4,           /* in pieces from 256 KiB on: a shorter move costs more than its faults */
   MOVES_MAX = 8192,
-  TAIL_SHARE = 8,            /* the last huge page of a run may leave an eighth of the block's length unused */
+  TAIL_MIN_UNITS = 4,        /* of the last huge page of a run at least that much must be used: small pages are cheaper for less, */
+  TAIL_SHARE = 3,            /* and what is unused must be at most a third of the block */
   HEAD_SHARE = 16,           /* the first huge page of a run is asked for if it is at most so much of what is in use */
   PLENTY_UNITS = 256,
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
@@ -38,14 +39,15 @@ static size_t units_in_use(void) {
 static void want_huge(hd_space *space, hd_unit *first, size_t used) {
   if (used < HD_HUGE_RUN_UNITS) return;
   size_t units = first->run_units;
-  size_t wanted = units - used <= used / TAIL_SHARE ? units : used;
+  size_t wanted = used % HD_HUGE_UNITS >= TAIL_MIN_UNITS && units - used <= used / TAIL_SHARE ? units : used;
   size_t skip = HD_HUGE_UNITS * HEAD_SHARE <= units_in_use() ? 0 : HD_HUGE_UNITS;
   hdi_space_want_huge(space, first + skip, wanted - skip);
 }
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
- * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are. Each move leaves the kernel two more
- * ranges to remember, so a process makes a limited number of them. Returns the units filled. */
+ * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are, and a short run that lies in huge pages
+ * gets those: a move into it would leave small pages on both sides. Each move leaves the kernel two more ranges to remember, so a
+ * process makes a limited number of them. Returns the units filled. */
 static size_t recycle(hd_unit *first, size_t units) {
   static atomic_uint moves;
   uint8_t *start = hdi_space_address(&hdi_space, first);
@@ -53,7 +55,7 @@ static size_t recycle(hd_unit *first, size_t units) {
   size_t step = units >= HD_HUGE_RUN_UNITS ? HD_HUGE_UNITS : 1;
   size_t least = hd_max(step, PIECE_UNITS);
   size_t filled = 0;
-  if (!hdi_os.can_move) return 0;
+  if (!hdi_os.can_move || (step == 1 && hdi_space_is_huge(start) && hdi_space_is_huge(end - 1))) return 0;
   uint8_t *to = (uint8_t *)hd_round_up((uintptr_t)start, step << HD_UNIT_SHIFT);
   while (to < end && hd_load_relaxed(&moves) < MOVES_MAX) {
     size_t most = hd_round_down((size_t)(end - to) >> HD_UNIT_SHIFT, step);

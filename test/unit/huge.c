@@ -121,7 +121,7 @@ static void test_long_blocks_are_no_proof(void **state) {
   assert_int_equal(next_is_huge(), may_be_huge());
   memset(hd_malloc(too_deep() * HUGE_BYTES), 1, HUGE_BYTES);
   last = NULL;
-  assert_false(next_is_huge()); /* less than 4 MiB of pages within 32, all of them filled */
+  assert_false(next_is_huge()); /* less than 4 MiB of pages within what counts, all of them filled */
 }
 
 /* In a small process the first huge page of a long run is not asked for: perhaps only the run's beginning is ever touched. */
@@ -238,15 +238,44 @@ static uint8_t *expect_whole(size_t bytes, bool with_tail) {
 
 static void test_long_runs(void **state) {
   (void)state;
-  uint8_t *first = expect_whole(9 * MIB, true); /* a ninth of it is more: the last page is asked for */
-  uint8_t *second = expect_whole(4 * MIB + 4 * HD_UNIT_BYTES, false);
+  uint8_t *first = expect_whole(9 * MIB, true); /* half of the last page is used, and what is not is a ninth of the block */
+  uint8_t *second = expect_whole(4 * MIB + 4 * HD_UNIT_BYTES, false); /* this one would be half as large again */
   assert_ptr_equal(second, first + whole(9 * MIB));
   memset(first, 1, 9 * MIB);
   hd_free(first);
   uint8_t *third = expect_whole(7 * MIB, true); /* in the place of the first, which ends where a huge page does */
   assert_ptr_equal(third, first);
+  uint8_t *fourth = expect_whole(5 * MIB, true);
+  uint8_t *fifth = expect_whole(32 * MIB + 3 * HD_UNIT_BYTES, false); /* so little is faulted in by small pages */
+  uint8_t *sixth = expect_whole(32 * MIB + 4 * HD_UNIT_BYTES, true);
   hd_free(second);
   hd_free(third);
+  hd_free(fourth);
+  hd_free(fifth);
+  hd_free(sixth);
+}
+
+/* What is free and filled moves into the next block, unless that gets huge pages. */
+static void test_huge_pages_are_not_filled_by_moves(void **state) {
+  enum { PIECE = 2 * MIB + 3 * HD_UNIT_BYTES };
+  for (size_t step = 0; step <= 1; step++) {
+    last = NULL;
+    begin(state);
+    forget();
+    uint8_t *piece = hd_malloc(PIECE);
+    assert_ptr_equal(piece, last + HD_UNIT_BYTES);
+    memset(piece, 1, PIECE);
+    last = NULL;
+    begin(state);
+    take(8, step);
+    hd_free(piece);
+    uint8_t *p = hd_malloc(3 * MIB + HD_UNIT_BYTES);
+    assert_ptr_equal(p, last + HD_UNIT_BYTES);
+    bool huge = hdi_space_is_huge(p);
+    assert_int_equal(huge, step == 1 && may_be_huge());
+    assert_int_equal(p[MIB], !huge && hdi_os.can_move);
+    assert_ptr_equal(hd_malloc(PIECE), piece);
+  }
 }
 
 static void test_long_runs_resized(void **state) {
@@ -374,6 +403,7 @@ int main(void) {
       cmocka_unit_test(test_middling_blocks),
       cmocka_unit_test(test_given_back_memory_starts_anew),
       cmocka_unit_test(test_runs_want_less),
+      cmocka_unit_test(test_huge_pages_are_not_filled_by_moves),
       cmocka_unit_test(test_long_runs),
       cmocka_unit_test(test_long_runs_resized),
       cmocka_unit_test(test_limit_counts_units),
