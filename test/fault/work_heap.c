@@ -110,6 +110,19 @@ static void grow(uint64_t seed) {
   drop(&other);
 }
 
+/* A zeroed block where one lay of which little was touched: its memory is exchanged. */
+static void exchange(void) {
+  enum { BYTES = 5 * MIB };
+  for (int round = 0; round < 2; round++) {
+    uint8_t *p = NULL;
+    if (TRY_POINTER(p, hd_calloc(1, BYTES))) {
+      for (size_t at = 0; at < BYTES; at += 256 * 1024) TS_CHECK(p[at] == 0, "not zero at %zu", at);
+      for (size_t at = 0; at < BYTES; at += 256 * 1024) p[at] = 1;
+    }
+    hd_free(p);
+  }
+}
+
 static void never_granted(void) {
   volatile size_t half = SIZE_MAX / 2 - 4096, three = 3;
   errno = 0;
@@ -177,6 +190,7 @@ void work_heap(uint64_t seed) {
   never_granted();
   churn(blocks, &rng);
   grow(seed);
+  exchange();
   use_heaps(seed);
   churn(blocks, &rng);
   for (size_t i = 0; i < BLOCKS; i++) drop(blocks + i);

@@ -58,6 +58,13 @@ static void use(void) {
   uint8_t *zeroed = hd_calloc(1, 6 * MIB);
   TS_CHECK(zeroed != NULL && zeroed[0] == 0 && memcmp(zeroed, zeroed + 1, 6 * MIB - 1) == 0, "calloc gives zeroes");
   hd_free(zeroed);
+  uint8_t *sparse = hd_malloc(6 * MIB); /* of which so little is resident that it is exchanged, not cleared */
+  TS_CHECK(sparse != NULL, "a long block");
+  memset(sparse, 1, 1);
+  hd_free(sparse);
+  zeroed = hd_calloc(1, 6 * MIB);
+  TS_CHECK(zeroed != NULL && zeroed[0] == 0, "calloc gives zeroes");
+  hd_free(zeroed);
   hd_arena *arena = hd_arena_create(NULL);
   TS_CHECK(arena != NULL && hd_arena_alloc(arena, 3 * MIB) != NULL, "an arena");
   hd_arena_destroy(arena);

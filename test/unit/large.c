@@ -118,6 +118,32 @@ static void test_moves_of_heaps(void **state) {
   hd_heap_destroy(heap);
 }
 
+/* A zeroed block where one of the same length was freed, of which every so-many-th page had been filled: how much of it is resident. */
+static size_t resident_when_cleared(size_t bytes, size_t step) {
+  hd_collect(0);
+  uint8_t *old = hd_malloc(bytes);
+  assert_non_null(old);
+  for (size_t at = 0; at < bytes; at += step * hdi_os.page_bytes) memset(old + at, 0x5a, hdi_os.page_bytes);
+  hd_free(old);
+  uint8_t *p = hd_calloc(1, bytes);
+  assert_ptr_equal(p, old);
+  size_t resident = hdi_os_resident_in(p, bytes);
+  for (size_t i = 0; i < bytes; i += 8) assert_int_equal(*(uint64_t *)(void *)(p + i), 0);
+  hd_free(p);
+  return resident;
+}
+
+/* Old memory is cleared where it is resident, and exchanged where it is not, or where there is very much of it. */
+static void test_cleared_or_exchanged(void **state) {
+  (void)state;
+  assert_int_equal(resident_when_cleared(5 * MIB, 1), 5 * MIB);
+  assert_int_equal(resident_when_cleared(32 * MIB, 1), 32 * MIB);
+  assert_int_equal(resident_when_cleared(33 * MIB, 1), 0);
+  hd_option_set("thp", "never");
+  assert_int_equal(resident_when_cleared(6 * MIB, 2), 0);
+  hd_option_set("thp", "auto");
+}
+
 static int misuses;
 static void count(const void *p, const char *code) {
   (void)p, (void)code;
@@ -148,6 +174,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_limit_in_place), cmocka_unit_test(test_limit_by_moves), cmocka_unit_test(test_limit_by_copies),
       cmocka_unit_test(test_without_moves),  cmocka_unit_test(test_moves_of_heaps), cmocka_unit_test(test_misuse),
+      cmocka_unit_test(test_cleared_or_exchanged),
   };
   return cmocka_run_group_tests_name("large", tests, NULL, NULL);
 }
