@@ -21,7 +21,7 @@
 
 enum {
   EXCHANGE_MIN = 4 * 1024 * 1024, /* from here on old memory may be exchanged for fresh memory, to clear it, */
-  CLEAR_MAX = 32 * 1024 * 1024,   /* and from here on it always is: the program may want little of it, and soon */
+  CLEAR_MAX = 128 * 1024 * 1024,  /* and above this it always is */
   WRITE_MAX = 1024                /* the first word of a block up to this size is written when another thread frees it */
 };
 

@@ -128,7 +128,7 @@ static size_t resident_when_cleared(size_t bytes, size_t step) {
   uint8_t *p = hd_calloc(1, bytes);
   assert_ptr_equal(p, old);
   size_t resident = hdi_os_resident_in(p, bytes);
-  for (size_t i = 0; i < bytes; i += 8) assert_int_equal(*(uint64_t *)(void *)(p + i), 0);
+  for (size_t at = 0; at < bytes; at += hdi_os.page_bytes / 2 + 8) assert_int_equal(*(uint64_t *)(void *)(p + at), 0);
   hd_free(p);
   return resident;
 }
@@ -137,8 +137,8 @@ static size_t resident_when_cleared(size_t bytes, size_t step) {
 static void test_cleared_or_exchanged(void **state) {
   (void)state;
   assert_int_equal(resident_when_cleared(5 * MIB, 1), 5 * MIB);
-  assert_int_equal(resident_when_cleared(32 * MIB, 1), 32 * MIB);
-  assert_int_equal(resident_when_cleared(33 * MIB, 1), 0);
+  assert_int_equal(resident_when_cleared(128 * MIB, 1), 128 * MIB);
+  assert_int_equal(resident_when_cleared(128 * MIB + HD_UNIT_BYTES, 1), 0);
   hd_option_set("thp", "never");
   assert_int_equal(resident_when_cleared(6 * MIB, 2), 0);
   hd_option_set("thp", "auto");
