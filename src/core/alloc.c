@@ -184,20 +184,26 @@ static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *he
   return p;
 }
 
-HOT void *hdi_alloc_medium(size_t bytes) {
-  hd_heap *heap = hdi_heap_self;
-  if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes);
-  size_t class_index = hdi_sizeclass_medium(bytes);
+/* The block of a medium class that the thread freed last. false: there is none, or a collector is at it. */
+FAST bool take_cached(hd_heap *heap, size_t class_index, void **p) {
   hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
   bool empty = hd_load_stable(hd_cached *, &magazine->top) == hd_load_owned(&magazine->first);
-  if (HD_UNLIKELY(empty || !hdi_gate_try(heap))) return alloc_from_slot(bytes, heap, class_index);
+  if (HD_UNLIKELY(empty || !hdi_gate_try(heap))) return false;
   if (HD_UNLIKELY(magazine->top == magazine->first)) { /* a collector has been here since the look above */
     hdi_gate_leave(heap);
-    return hdi_alloc_slow(bytes);
+    return false;
   }
-  void *p = hdi_heap_take_cached_block(magazine);
+  *p = hdi_heap_take_cached_block(magazine);
   hdi_gate_leave(heap);
-  return p;
+  return true;
+}
+
+HOT void *hdi_alloc_medium(size_t bytes) {
+  hd_heap *heap = hdi_heap_self;
+  void *p = NULL;
+  if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes);
+  size_t class_index = hdi_sizeclass_medium(bytes);
+  return HD_LIKELY(take_cached(heap, class_index, &p)) ? p : alloc_from_slot(bytes, heap, class_index);
 }
 
 /* ---- zeroed ------------------------------------------------------------------------------------------------------ */
@@ -240,11 +246,17 @@ void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   return p;
 }
 
-static void *alloc_class(hd_heap *heap, unsigned class_index, enum fit fit, bool zero) {
+static __attribute__((noinline)) void *claim_class(hd_heap *heap, unsigned class_index, enum fit fit, bool zero) {
   bool zeroed = false;
   void *p = take(heap, &class_index, fit, &zeroed);
   if (p != NULL && zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
   return p;
+}
+
+static inline void *alloc_class(hd_heap *heap, unsigned class_index, enum fit fit, bool zero) {
+  void *p = NULL;
+  if (class_index <= HD_SMALL_CLASSES || !take_cached(heap, class_index, &p)) return claim_class(heap, class_index, fit, zero);
+  return zero ? memset(p, 0, hdi_sizeclass_bytes(class_index)) : p;
 }
 
 void *hdi_alloc_zeroed_slow(size_t bytes) {

@@ -44,7 +44,7 @@ FAST uint32_t hdi_sizeclass_bytes(unsigned class_index) {
 /* The smallest class of at least bytes whose blocks all lie at multiples of the alignment: pages start at multiples of 64 KiB, so
  * those are the classes whose size is one. 0: there is none. */
 static inline unsigned hdi_sizeclass_aligned(size_t alignment, size_t bytes) {
-  bytes = hd_max(bytes, alignment);
+  bytes = hd_round_up(hd_max(bytes, 1), alignment);
   if (bytes > HD_MEDIUM_MAX) return 0; /* as with every alignment above 32 KiB */
   for (unsigned i = hdi_sizeclass_of(bytes); i < HD_CLASS_COUNT; i++) {
     if ((hdi_sizeclass_bytes(i) & (alignment - 1)) == 0) return i;

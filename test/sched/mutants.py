@@ -118,7 +118,7 @@ MUTANTS = [
         ("  bool empty = hd_load_stable(hd_cached *, &magazine->top) == hd_load_owned(&magazine->first);\n",
          "  hd_cached *top = magazine->top;\n  bool empty = top == magazine->first;\n"),
         ("  if (HD_UNLIKELY(magazine->top == magazine->first)) { /* a collector has been here since the look above */\n"
-         "    hdi_gate_leave(heap);\n    return hdi_alloc_slow(bytes);\n  }\n", "  magazine->top = top;\n")]),
+         "    hdi_gate_leave(heap);\n    return false;\n  }\n", "  magazine->top = top;\n")]),
     Mutant("purge_alloc", "what is in the magazine is free by its byte", "core/alloc.c", [
         ("hd_store_relaxed(state, HD_BLOCK_CACHED);", "hd_store_relaxed(state, HD_BLOCK_FREE);")]),
     Mutant("adopt", "a thread leaves its magazines full", "core/heap.c", [

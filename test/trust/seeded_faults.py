@@ -142,6 +142,8 @@ ZEROES = [
     Fault("long blocks are not cleared", "core/alloc.c", "unit.alloc",
           "if (!should_exchange(heap, p, whole) || !hdi_os_purge(p, whole)) memset(p, 0, whole);",
           "if (whole < EXCHANGE_MIN) memset(p, 0, whole);"),
+    Fault("a cached block is not cleared", "core/alloc.c", "unit.alloc",
+          "return zero ? memset(p, 0, hdi_sizeclass_bytes(class_index)) : p;", "return p;"),
     Fault("old memory is cleared, resident or not", "core/alloc.c", "unit.large",
           "return bytes > CLEAR_MAX || hdi_os_resident_in(p, bytes) < bytes / 4 * 3;", "return bytes > CLEAR_MAX;"),
     Fault("old memory is exchanged, resident or not", "core/alloc.c", "unit.large",
