@@ -45,7 +45,7 @@ static void want_huge(hd_space *space, hd_unit *first, size_t used) {
 }
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
- * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are, and a short run that lies in huge pages
+ * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are, and a short run that ends in huge pages
  * gets those: a move into it would leave small pages on both sides. Each move leaves the kernel two more ranges to remember, so a
  * process makes a limited number of them. Returns the units filled. */
 static size_t recycle(hd_unit *first, size_t units) {
@@ -55,7 +55,7 @@ static size_t recycle(hd_unit *first, size_t units) {
   size_t step = units >= HD_HUGE_RUN_UNITS ? HD_HUGE_UNITS : 1;
   size_t least = hd_max(step, PIECE_UNITS);
   size_t filled = 0;
-  if (!hdi_os.can_move || (step == 1 && hdi_space_is_huge(start) && hdi_space_is_huge(end - 1))) return 0;
+  if (!hdi_os.can_move || (step == 1 && hdi_space_is_huge(end - 1))) return 0;
   uint8_t *to = (uint8_t *)hd_round_up((uintptr_t)start, step << HD_UNIT_SHIFT);
   while (to < end && hd_load_relaxed(&moves) < MOVES_MAX) {
     size_t most = hd_round_down((size_t)(end - to) >> HD_UNIT_SHIFT, step);

@@ -41,15 +41,12 @@ FAST uint32_t hdi_sizeclass_bytes(unsigned class_index) {
   return (uint32_t)(9 + step % 8) << (7 + step / 8);
 }
 
-/* The smallest class of at least bytes whose blocks all lie at multiples of the alignment: pages start at multiples of 64 KiB, so
- * those are the classes whose size is one. 0: there is none. */
+/* The smallest class of at least bytes whose blocks all lie at multiples of the alignment, a power of two: pages start at multiples of
+ * 64 KiB, so those are the classes whose size is one. That of the next multiple is: classes of a doubling are a step apart, and either
+ * every multiple of the alignment is one of the step, or all classes are multiples of the alignment. 0: there is none. */
 static inline unsigned hdi_sizeclass_aligned(size_t alignment, size_t bytes) {
-  bytes = hd_round_up(hd_max(bytes, 1), alignment);
-  if (bytes > HD_MEDIUM_MAX) return 0; /* as with every alignment above 32 KiB */
-  for (unsigned i = hdi_sizeclass_of(bytes); i < HD_CLASS_COUNT; i++) {
-    if ((hdi_sizeclass_bytes(i) & (alignment - 1)) == 0) return i;
-  }
-  return 0;
+  size_t rounded = hd_round_up(hd_max(bytes, 1), alignment);
+  return rounded > HD_MEDIUM_MAX ? 0 : hdi_sizeclass_of(rounded); /* 0 also for every alignment above 32 KiB */
 }
 
 /* Units in a page of this block size. */
