@@ -5,10 +5,17 @@
 #include "core/check.h"
 #include "core/purge.h"
 
-enum { ENTRY_BYTES = 16 * 1024 /* most memory that an unannounced entry may stand for */ };
+enum {
+  ENTRY_BYTES = 16 * 1024, /* most memory that an unannounced entry may stand for */
+  FEW_BLOCKS = 64,         /* an eighth of so few blocks is told too often, */
+  FEWEST_BLOCKS = 16       /* and a quarter of so few is too much memory */
+};
 
-/* Counted frees at which the owner is told: an eighth of the page, as for local frees. */
-static uint32_t threshold(uint64_t capacity) { return (uint32_t)hd_max(1, capacity / 8); }
+/* Counted frees at which the owner is told: an eighth of the page, as for local frees, or a quarter. */
+static uint32_t threshold(uint64_t capacity) {
+  bool few = capacity <= FEW_BLOCKS && capacity > FEWEST_BLOCKS;
+  return (uint32_t)hd_max(1, capacity / (few ? 4 : 8));
+}
 
 uint16_t hdi_remote_limit(uint32_t capacity, uint32_t block_bytes) {
   return (uint16_t)hd_min(threshold(capacity), (ENTRY_BYTES + block_bytes - 1) / block_bytes);

@@ -334,6 +334,7 @@ RETURN = [
           "if (!hd_load_owned(&hdi_options.purge) || now -", "if (now -"),
     Fault("nobody looks for memory before giving up", "core/alloc.c", "unit.purge",
           "  hdi_purge_collect(0);\n  void *p = take_gated", "  void *p = take_gated"),
+    Fault("few blocks are told of one by one", "core/remote.c", "unit.remote", "capacity / (few ? 4 : 8)", "capacity / 8"),
     Fault("a count that makes room for another is lost", "core/remote.c", "unit.thread",
           "    if (entry->page != NULL) announce(entry->page, entry->limit - entry->left);\n", ""),
     Fault("a flush tells more than was counted", "core/remote.c", "unit.remote_late",

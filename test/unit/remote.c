@@ -16,7 +16,7 @@
 #include "heddle.h"
 #include "os/os.h"
 
-enum { BYTES = 1024, PER_PAGE = HD_UNIT_BYTES / BYTES, EIGHTH = PER_PAGE / 8, PAGES = 200, COUNT = PAGES * PER_PAGE };
+enum { BYTES = 1024, PER_PAGE = HD_UNIT_BYTES / BYTES, ENOUGH = PER_PAGE / 4, PAGES = 200, COUNT = PAGES * PER_PAGE };
 
 static void *blocks[COUNT];
 static hd_heap *owner;
@@ -87,10 +87,10 @@ static void test_limits(void **state) {
   (void)state;
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
     uint32_t bytes = hdi_sizeclass_bytes(i), capacity = (hdi_sizeclass_units(bytes) << HD_UNIT_SHIFT) / bytes;
-    uint32_t limit = hdi_remote_limit(capacity, bytes);
-    assert_in_range(limit, 1, hd_max(1, capacity / 8)); /* an eighth of the page, and no more than 16 KiB and a block */
+    uint32_t limit = hdi_remote_limit(capacity, bytes), share = capacity > 16 && capacity <= 64 ? 4 : 8;
+    assert_in_range(limit, 1, hd_max(1, capacity / share)); /* so much of the page, and no more than 16 KiB and a block */
     assert_true((limit - 1) * bytes < 16 * HD_KIB);
-    assert_true(limit == hd_max(1, capacity / 8) || limit * bytes >= 16 * HD_KIB);
+    assert_true(limit == hd_max(1, capacity / share) || limit * bytes >= 16 * HD_KIB);
   }
 }
 
@@ -98,17 +98,17 @@ static void test_counted_then_announced(void **state) {
   (void)state;
   hd_unit *page = pages[3];
   hd_remote_entry *entry = hdi_remote_entry(hdi_heap_self, page);
-  assert_int_equal(page->remote_limit, EIGHTH);
-  for (uint32_t i = 1; i < EIGHTH; i++) {
+  assert_int_equal(page->remote_limit, ENOUGH);
+  for (uint32_t i = 1; i < ENOUGH; i++) {
     free_of(page, 1);
     assert_ptr_equal(entry->page, page);
-    assert_int_equal(entry->left, EIGHTH - i);
+    assert_int_equal(entry->left, ENOUGH - i);
     assert_int_equal(hd_load_relaxed(&page->remote_count), 0); /* nobody has been told */
     assert_false(hdi_remote_has_mail(owner));
   }
   free_of(page, 1);
   assert_null(entry->page);
-  assert_int_equal(counted(page), EIGHTH);
+  assert_int_equal(counted(page), ENOUGH);
   assert_true(hdi_remote_is_queued(page) && hdi_remote_has_mail(owner));
 }
 
@@ -158,7 +158,7 @@ static void test_stopped(void **state) {
   assert_int_equal(pthread_create(&collector, NULL, open_later, hdi_heap_self), 0);
   free_of(page, 1);
   pthread_join(collector, NULL);
-  assert_int_equal(hdi_remote_entry(hdi_heap_self, page)->left, EIGHTH - 1);
+  assert_int_equal(hdi_remote_entry(hdi_heap_self, page)->left, ENOUGH - 1);
   assert_int_equal(counted(page), 0);
 }
 
@@ -182,7 +182,7 @@ static void test_drained_when_idle(void **state) {
   (void)state;
   hd_unit *part = pages[8], *whole = pages[9];
   if (!hdi_os_heavy_barrier_init()) skip();
-  free_of(part, EIGHTH);
+  free_of(part, ENOUGH);
   free_of(whole, PER_PAGE);
   hdi_gate_enter(hdi_heap_self);
   hdi_remote_flush(hdi_heap_self);
@@ -192,7 +192,7 @@ static void test_drained_when_idle(void **state) {
   assert_false(hdi_remote_is_idle(owner, part));
   assert_true(hdi_remote_is_idle(owner, whole));
   hdi_remote_drain_idle(owner);
-  assert_int_equal(counted(part), EIGHTH);
+  assert_int_equal(counted(part), ENOUGH);
   assert_true(hdi_remote_is_queued(part) && hdi_remote_has_mail(owner));
   assert_int_not_equal(hd_load_relaxed(&whole->kind), HD_UNIT_PAGE);
   hdi_gate_open(owner);
