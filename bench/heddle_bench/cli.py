@@ -4,6 +4,7 @@ import datetime
 import fnmatch
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -62,8 +63,13 @@ def install_programs(console):
         raise BenchError("apt-get failed: " + (done.stderr.strip().splitlines() or ["no message"])[-1])
 
 
+def order_of(allocators, row_name, turn):
+    """The allocators in an order of this row and round: what ran before decides how much the system pays for the next one's huge pages."""
+    return random.Random(f"{row_name} {turn}").sample(allocators, len(allocators))
+
+
 class Rounds:
-    """Interleaved rounds: within a round every row runs under every allocator, and the order turns by one each time."""
+    """Interleaved rounds: within a round every row runs under every allocator, in an order drawn anew each time."""
 
     def __init__(self, runner, results, rows, allocators, console):
         self.runner, self.results, self.rows, self.allocators, self.console = runner, results, rows, allocators, console
@@ -101,9 +107,8 @@ class Rounds:
             task = bar.add_task(title, total=total)
             for turn in range(rounds + warm_up):
                 turn_start = time.monotonic()
-                for number, row in enumerate(self.rows):
-                    shift = (turn + number) % len(self.allocators)
-                    for allocator in self.allocators[shift:] + self.allocators[:shift]:
+                for row in self.rows:
+                    for allocator in order_of(self.allocators, row.name, turn):
                         bar.update(task, description=f"{title} {turn + 1}/{rounds + warm_up}  {row.name} · {allocator.name}")
                         self.one(row, allocator, keep=turn >= warm_up)
                         bar.advance(task)

@@ -52,3 +52,29 @@ def test_an_earlier_run_counts_each_row_once(tmp_path):
     assert [row.name for row in again.scaling.rows] == ["larson t1", "larson t2", "larson t8"]
     assert again.results.geomean("heddle", "cpu") == run.results.geomean("heddle", "cpu")
     assert again.results.geomean("heddle", "cpu")[1] == 2
+
+
+class RecordingRunner:
+    """Says which allocator ran when."""
+
+    def __init__(self):
+        self.seen = []
+
+    def run(self, row, allocator):
+        self.seen.append((row.name, allocator.name))
+        return Sample(1.0, 1.0, 1000, 10)
+
+
+def test_nobody_always_runs_behind_the_same_allocator():
+    allocators = [Allocator(name, "", "1") for name in "abcd"]
+    rows = [Row(f"row {n}", "row", 1, ("row",)) for n in range(6)]
+    runner = RecordingRunner()
+    results = Results(rows, allocators, "a", "b")
+    cli.Rounds(runner, results, rows, allocators, Console(quiet=True)).play(5, 0)
+    assert len(runner.seen) == 4 * 6 * 5
+    assert all(len(results.samples[row.name][a.name]) == 5 for row in rows for a in allocators)
+    names = [name for _, name in runner.seen]
+    for name in "abcd":
+        before = [names[at - 1] for at in range(1, len(names)) if names[at] == name and runner.seen[at][0] == runner.seen[at - 1][0]]
+        most = max(before.count(other) for other in "abcd")
+        assert most < len(before) * 2 / 3
