@@ -448,7 +448,7 @@ FAULTS = [*SIZES, *CLAIMS, *ZEROES, *RESIZING, *ERRORS, *MISUSE, *RUNS, *RETURN,
 # Harmless, and gone: what the script itself must tell.
 CANARIES = [
     Fault("nothing is wrong", "core/remote.c", "unit.page",
-          "return (uint32_t)hd_max(1, capacity / 8);", "return (uint32_t)hd_max(capacity / 8, 1);"),
+          "return (uint32_t)hd_max(1, capacity / (few ? 4 : 8));", "return (uint32_t)hd_max(capacity / (few ? 4 : 8), 1);"),
     Fault("the text is gone", "core/remote.c", "unit.page",
           "no such text", ""),
 ]
