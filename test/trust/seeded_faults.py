@@ -110,7 +110,7 @@ CLAIMS = [
           "size_t skip = HD_HUGE_UNITS * HEAD_SHARE <= units_in_use() ? 0 : HD_HUGE_UNITS;", "size_t skip = 0;"),
     Fault("no run has its first huge page", "core/large.c", "unit.huge",
           "size_t skip = HD_HUGE_UNITS * HEAD_SHARE <= units_in_use() ? 0 : HD_HUGE_UNITS;", "size_t skip = HD_HUGE_UNITS;"),
-    Fault("a magazine's block counts as zeroed", "core/alloc.c", "unit.magazine",
+    Fault("a magazine's block counts as zeroed", "core/alloc.c", "unit.lender",
           "    *zeroed = false;\n", "    *zeroed = true;\n"),
     Fault("a block that nobody had is lent", "core/heap.c", "unit.lender",
           "if (slot->bits != 0) return !class->zeroed;", "if (slot->bits != 0) return true;"),
