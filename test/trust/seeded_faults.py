@@ -312,7 +312,7 @@ RETURN = [
     Fault("the last huge page of a run is asked for, however little of it is used", "core/large.c", "unit.huge",
           "used % HD_HUGE_UNITS >= TAIL_MIN_UNITS && units - used <= used / TAIL_SHARE ? units : used", "units"),
     Fault("a short tail gets a huge page", "core/large.c", "unit.huge", "used % HD_HUGE_UNITS >= TAIL_MIN_UNITS && ", ""),
-    Fault("a block may be a third unused", "core/large.c", "unit.huge", " && units - used <= used / TAIL_SHARE ?", " ?"),
+    Fault("more than a third of a block may be unused", "core/large.c", "unit.huge", " && units - used <= used / TAIL_SHARE ?", " ?"),
     Fault("small pages move into huge ones", "core/large.c", "unit.huge",
           " || (step == 1 && hdi_space_is_huge(end - 1))", ""),
     Fault("a page's last block is not looked at before purging", "core/page.c", "unit.page",
