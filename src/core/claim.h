@@ -1,7 +1,8 @@
 /* Claims: the free blocks of a group of 64 become the bits of a slot, and malloc takes them from there.
  *
  * What is claimed stays free in the byte map and counts as used in the page's credit. Blocks never handed out come last, so that
- * untouched memory stays untouched while an eighth of the touched part is free. All of it is inlined into the refill: it runs once
+ * untouched memory stays untouched while an eighth of the touched part is free; what other threads freed and have not told yet included
+ * (decision 9). All of it is inlined into the refill: it runs once
  * in ten to twenty mallocs of a busy class. Decision 12 has which classes are busy, and why the others get less.
  * Who may call: the owner inside its gate, for a CURRENT page.
  * SPDX-License-Identifier: MIT */
@@ -52,8 +53,9 @@ FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
 FAST void hdi_claim_count(hd_heap *heap, hd_class *class) {
   heap->claims++;
   if (++class->claims % BUSY_CLAIMS != 0) return;
-  class->busy = heap->claims - class->since <= BUSY_CLAIMS * BUSY_SHARE;
-  class->since = heap->claims;
+  uint16_t now = (uint16_t)heap->claims;
+  class->busy = (uint16_t)(now - class->since) <= BUSY_CLAIMS * BUSY_SHARE;
+  class->since = now;
 }
 
 /* A busy class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
@@ -134,10 +136,29 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *clas
   return true;
 }
 
+/* Whether so many free blocks of the touched part are enough to go through it once more. */
+FAST bool hdi_claim_pays(const hd_unit *page, int64_t unused) {
+  return unused > 0 && unused * (page->capacity <= 64 ? FEW_BLOCKS_SHARE : SHARE) >= page->fresh;
+}
+
+/* Other threads free first and tell later, so more of the touched part may be free than the owner knows. Of a class for which they do,
+ * count the bytes before memory is touched for it. A count that comes out too small is the last one until somebody tells again. */
+static inline bool hdi_claim_untold(hd_unit *page, hd_slot *slot, hd_class *class) {
+  if (HD_LIKELY(!class->told)) return false;
+  uint32_t groups = (page->fresh + 63) / 64;
+  uint64_t bits = 0;
+  uint32_t first = hdi_claim_group(page, 0, groups, &bits);
+  int64_t unused = hd_bit_count(bits);
+  for (uint32_t i = first + 1; i < groups; i++) unused += hd_bit_count(hdi_claim_touched(page, i));
+  class->told = hdi_claim_pays(page, unused);
+  return class->told && hdi_claim_bits(page, slot, class, first, bits);
+}
+
 /* Claim blocks of a CURRENT page into its class's slot. It takes class->step virgin blocks at most. false: nothing worth taking. */
 static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class) {
   uint64_t bits = 0;
-  if (page->credit > page->capacity) return false; /* everything is in use, as far as the owner knows */
+  bool all_used = page->credit > page->capacity; /* as far as the owner knows */
+  if (all_used) return hdi_claim_untold(page, slot, class);
   if (class->extend) {
     class->extend = false;
     if (hdi_claim_virgin(page, slot, class)) return true;
@@ -147,12 +168,11 @@ static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class)
   uint32_t found = hdi_claim_group(page, page->group + 1, groups, &bits);
   if (found < groups) return hdi_claim_bits(page, slot, class, found, bits);
   /* At the end of the touched part: once more from its start if an eighth of it is free, else on into virgin blocks. */
-  int64_t unused = (int64_t)page->fresh - hdi_page_used(page);
-  if (unused > 0 && unused * (page->capacity <= 64 ? FEW_BLOCKS_SHARE : SHARE) >= page->fresh) {
+  if (hdi_claim_pays(page, (int64_t)page->fresh - hdi_page_used(page))) {
     found = hdi_claim_group(page, 0, groups, &bits);
     if (found < groups) return hdi_claim_bits(page, slot, class, found, bits);
   }
-  return hdi_claim_virgin(page, slot, class);
+  return hdi_claim_untold(page, slot, class) || hdi_claim_virgin(page, slot, class);
 }
 
 /* The bits of a class's slot, claimed if it has none. 0: no memory. */

@@ -181,6 +181,7 @@ bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
 
 void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
   uint32_t used = hdi_page_used(page);
+  heap->class[page->class_index].told = true;
   if (HD_UNLIKELY(count > used)) HD_UNREACHABLE("more blocks freed than were live: concurrent double frees");
   if (page->state == HD_PAGE_FULL && count >= page->credit) {
     make_partial(heap, page);
@@ -194,7 +195,9 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
 static bool claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
   hd_unit *page = class->page;
-  hd_store_owned(&page->credit, page->credit - hdi_remote_take(page));
+  uint32_t remote = hdi_remote_take(page);
+  if (remote != 0) class->told = true;
+  hd_store_owned(&page->credit, page->credit - remote);
   uint32_t fresh = page->fresh;
   if (!hdi_claim_next(page, &heap->slot[class_index], class)) return false;
   if (page->fresh != fresh && class->busy && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;

@@ -52,7 +52,7 @@ typedef struct hd_class {
   hd_unit *page;          /* CURRENT, or NULL */
   hd_unit *first;         /* PARTIAL */
   uint32_t page_count;    /* pages of the class, in any state */
-  uint32_t since;         /* the heap's claims when busy was last found out */
+  uint16_t since;         /* the heap's claims when busy was last found out: its low half */
   uint8_t step;           /* virgin blocks to claim next time; 0 until there is a page */
   uint8_t claims;         /* times that the slot was empty */
   uint8_t short_claims;   /* those of them that gave a handful of blocks to a busy class; claim.h */
@@ -61,6 +61,7 @@ typedef struct hd_class {
   bool extend;            /* the next claim takes virgin blocks first */
   bool zeroed;            /* the blocks claimed in the slot read as zero */
   bool busy;              /* at least one of 16 claims of the heap is for this class */
+  bool told;              /* other threads have told of frees of its blocks, and may have freed more */
 } hd_class;
 
 _Static_assert(sizeof(hd_class) <= 32, "every thread has one of each class");

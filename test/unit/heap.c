@@ -222,27 +222,61 @@ static void *free_page(void *blocks) {
   return NULL;
 }
 
+static void *free_ten(void *blocks) {
+  free_blocks(blocks, 0, 10);
+  return NULL;
+}
+
+static void by_another_thread(void *(*work)(void *), void **blocks) {
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, work, blocks), 0);
+  pthread_join(thread, NULL);
+}
+
+/* From the first count that arrives, at a claim or by mail, it is known that others free a class's blocks. */
+static void test_told_of_remote_frees(void **state) {
+  (void)state;
+  enum { BYTES = BLOCK_BYTES / 2, COUNT = 2 * PER_PAGE };
+  hd_heap *common = heap;
+  hd_heap_config config = {.struct_bytes = sizeof config, .one_user = true};
+  void *blocks[COUNT];
+  heap = hd_heap_create(&config);
+  hd_class *class = &heap->class[BYTES / 16];
+  for (int i = 0; i < COUNT; i++) blocks[i] = hd_heap_malloc(heap, BYTES);
+  hd_unit *page = hdi_space_find(blocks[0]);
+  by_another_thread(free_ten, blocks);
+  assert_false(hdi_remote_has_mail(heap) || class->told);
+  for (int i = 20; i < 26; i++) hd_store_release(&page->map[i], HD_BLOCK_FREE); /* as one that has not told yet */
+  assert_ptr_equal(hd_heap_malloc(heap, BYTES), blocks[0]);                     /* 10 of 128 would be too few */
+  assert_true(class->told);
+  class->told = false;
+  by_another_thread(free_ten, blocks + 30);
+  by_another_thread(free_ten, blocks + 40);
+  assert_true(hdi_remote_has_mail(heap));
+  hdi_remote_drain(heap);
+  assert_true(class->told);
+  hd_heap_destroy(heap);
+  heap = common;
+}
+
 /* What another thread frees arrives by mail, and an empty page goes. */
 static void test_remote_frees_release(void **state) {
   (void)state;
   hd_heap *common = heap;
   hd_heap_config config = {.struct_bytes = sizeof config, .one_user = true};
   void *first[PER_PAGE], *second[PER_PAGE];
-  pthread_t thread;
   heap = hd_heap_create(&config);
   take_page(first);
   take_page(second);
   assert_int_equal(hdi_space_find(first[0])->state, HD_PAGE_FULL);
-  assert_int_equal(pthread_create(&thread, NULL, free_page, first), 0);
-  pthread_join(thread, NULL);
+  by_another_thread(free_page, first);
   assert_int_equal(heap->class[CLASS].page_count, 2);
   hdi_remote_drain(heap);
   assert_int_equal(heap->class[CLASS].page_count, 1);
   assert_int_equal(heap->held_units, 1);
   assert_int_equal(live_bytes(), PER_PAGE * BLOCK_BYTES);
   take_page(first);
-  assert_int_equal(pthread_create(&thread, NULL, free_page, second), 0);
-  pthread_join(thread, NULL);
+  by_another_thread(free_page, second);
   assert_true(hdi_remote_has_mail(heap));
   hd_heap_reset(heap); /* with all pages goes the mail about them */
   assert_false(hdi_remote_has_mail(heap));
@@ -376,6 +410,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_reset, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_limit, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_own_memory, new_heap, end_heap),
+      cmocka_unit_test_setup_teardown(test_told_of_remote_frees, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_remote_frees_release, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_unclaim_empties, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_unclaim_wants_the_current_page, new_heap, end_heap),

@@ -222,6 +222,62 @@ static void test_claims_nothing_of_a_full_page(void **state) {
   drop_page(page);
 }
 
+/* As another thread does, who has not told yet. */
+static void free_untold(hd_unit *page, uint32_t from, uint32_t to) {
+  for (uint32_t i = from; i < to; i++) hd_store_release(&page->map[i], HD_BLOCK_FREE);
+}
+
+/* What others have freed and not told of is found by its bytes, where they are known to free; a look in vain is the last. */
+static void test_counts_what_is_untold(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(64));
+  class.step = 64;
+  for (int group = 0; group < 3; group++) {
+    assert_true(hdi_claim_next(page, &slot, &class));
+    assert_int_equal(take_all(), 64);
+  }
+  class.step = 16;
+  free_untold(page, 60, 70);
+  free_untold(page, 178, 190);
+  assert_true(hdi_claim_next(page, &slot, &class)); /* nobody has told */
+  assert_int_equal(page->fresh, 208);
+  assert_int_equal(take_all(), 16);
+  class.told = true;
+  assert_true(hdi_claim_next(page, &slot, &class)); /* 22 of 208 are too few */
+  assert_int_equal(page->fresh, 224);
+  assert_int_equal(take_all(), 16);
+  assert_false(class.told);
+  free_untold(page, 140, 146);
+  class.told = true;
+  assert_true(hdi_claim_next(page, &slot, &class)); /* 28 of 224 are an eighth */
+  assert_int_equal(page->fresh, 224);
+  assert_true(class.told && slot.bits == UINT64_C(0xf) << 60);
+  assert_int_equal(page->credit, 1 + 224 + 4);
+  drop_page(page);
+}
+
+/* The same of a page with nothing else to give, as far as its owner knows. */
+static void test_counts_a_page_that_seems_full(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(1024));
+  class.step = 64;
+  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_int_equal(take_all(), 64);
+  class.told = true;
+  assert_false(hdi_claim_next(page, &slot, &class)); /* nothing is free at all */
+  assert_false(class.told);
+  free_untold(page, 7, 10);
+  class.told = true;
+  assert_false(hdi_claim_next(page, &slot, &class));
+  free_untold(page, 10, 11);
+  assert_false(hdi_claim_next(page, &slot, &class)); /* nobody has told since */
+  class.told = true;
+  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_true(slot.bits == 0x780u);
+  assert_int_equal(page->credit, 1 + 64 + 4);
+  drop_page(page);
+}
+
 /* More of them were wanted, but for another page: of one that has none left it takes what is free. */
 static void test_wants_more_than_there_is(void **state) {
   (void)state;
@@ -302,6 +358,8 @@ int main(void) {
       cmocka_unit_test(test_claim_again_leaves_virgin_blocks),
       cmocka_unit_test(test_claims_all_of_resident_memory),
       cmocka_unit_test(test_claims_nothing_of_a_full_page),
+      cmocka_unit_test(test_counts_what_is_untold),
+      cmocka_unit_test(test_counts_a_page_that_seems_full),
       cmocka_unit_test(test_wants_more_than_there_is),
       cmocka_unit_test(test_counted_but_live),
       cmocka_unit_test(test_purge_keeps_live_and_claimed),
