@@ -151,7 +151,8 @@ static inline bool hdi_claim_untold(hd_unit *page, hd_slot *slot, hd_class *clas
   int64_t unused = hd_bit_count(bits);
   for (uint32_t i = first + 1; i < groups; i++) unused += hd_bit_count(hdi_claim_touched(page, i));
   class->told = hdi_claim_pays(page, unused);
-  return class->told && hdi_claim_bits(page, slot, class, first, bits);
+  if (class->told) hdi_claim_bits(page, slot, class, first, bits);
+  return class->told;
 }
 
 /* Claim blocks of a CURRENT page into its class's slot. It takes class->step virgin blocks at most. false: nothing worth taking. */

@@ -53,7 +53,7 @@ CLAIMS = [
     Fault("what others have not told of is not looked for", "core/claim.h", "unit.page",
           "  if (HD_LIKELY(!class->told)) return false;\n", "  if (class->told || !class->told) return false;\n"),
     Fault("bytes are counted for a few blocks again and again", "core/claim.h", "unit.page",
-          "  class->told = hdi_claim_pays(page, unused);\n  return class->told && hdi", "  return hdi_claim_pays(page, unused) && hdi"),
+          "  class->told = hdi_claim_pays(page, unused);\n  if (class->told) hdi", "  if (hdi_claim_pays(page, unused)) hdi"),
     Fault("the first group counts twice", "core/claim.h", "unit.page",
           "for (uint32_t i = first + 1; i < groups; i++) unused", "for (uint32_t i = first; i < groups; i++) unused"),
     Fault("a page that seems full is not looked at", "core/claim.h", "unit.page",
