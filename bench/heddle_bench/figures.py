@@ -41,8 +41,10 @@ class Results:
         """The unit of a row's own figure."""
         return "us" if any("us_per_thread" in s.extra for runs in self.samples[row].values() for s in runs) else "ns"
 
-    def ratio(self, row, name, other, what):
-        mine, theirs = self.least(row, name, what), self.least(row, other, what)
+    def ratio(self, row, name, other, what, middle=False):
+        """By the minimum of the rounds, or by their median."""
+        of = self.median if middle else self.least
+        mine, theirs = of(row, name, what), of(row, other, what)
         if mine is None or theirs is None:
             return None
         if what == "cpu":
@@ -63,11 +65,17 @@ class Results:
         best = self.best_peer(row, what)
         return (self.ratio(row, self.subject, best, what), best) if best and self.subject in self.allocators else (None, best)
 
-    def geomean(self, name, what):
+    def geomean(self, name, what, middle=False):
         """Against the baseline, over the rows that both have; returns (mean or None, rows counted)."""
-        ratios = [self.ratio(row.name, name, self.baseline, what) for row in self.rows]
+        ratios = [self.ratio(row.name, name, self.baseline, what, middle) for row in self.rows]
         logs = [math.log(r) for r in ratios if r]
         return (math.exp(statistics.fmean(logs)), len(logs)) if logs else (None, 0)
+
+    def geomeans_of(self, name):
+        """By the minimum of the rounds, and by their median."""
+        means = {"cpu": self.geomean(name, "cpu")[0], "rss": self.geomean(name, "rss_kib")[0]}
+        middle = {"median_cpu": self.geomean(name, "cpu", True)[0], "median_rss": self.geomean(name, "rss_kib", True)[0]}
+        return means | middle
 
     def worst_first(self):
         def key(row):
@@ -96,7 +104,7 @@ class Results:
             "rows": {
                 row.name: {name: [vars(s) for s in runs] for name, runs in self.samples[row.name].items()} for row in self.rows
             },
-            "geomeans": {n: {"cpu": self.geomean(n, "cpu")[0], "rss": self.geomean(n, "rss_kib")[0]} for n in self.allocators},
+            "geomeans": {n: self.geomeans_of(n) for n in self.allocators},
         }
 
 

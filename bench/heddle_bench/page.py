@@ -29,7 +29,7 @@ def weight(is_subject):
 
 def draw_scatter(results, colors, width=1040, height=460):
     """The geometric means; None when there are too few."""
-    points = [(n, cpu, rss) for n, _, cpu, _, rss, _ in geomean_rows(results) if cpu and rss]
+    points = [(m.name, m.cpu, m.rss) for m in geomean_rows(results) if m.cpu and m.rss]
     if len(points) < 2:
         return None
     axes = LogAxes([p[1] for p in points], [p[2] for p in points], width, height, 1.1)
@@ -123,12 +123,13 @@ def wide(inside):
 
 
 def means(results):
-    rows = "".join(
-        f'<tr{" class=subject" if n == results.subject else ""}><td>{text(n)}</td><td class="words">{text(short_version(v))}</td>'
-        f"<td>{times(cpu)}</td><td>{k}</td><td>{times(rss)}</td><td>{m}</td></tr>"
-        for n, v, cpu, k, rss, m in geomean_rows(results)
-    )
-    heads = '<tr><th>allocator</th><th class="words">version</th><th>CPU</th><th>rows</th><th>peak RSS</th><th>rows</th></tr>'
+    rows = ""
+    for m in geomean_rows(results):
+        cells = [times(m.cpu), m.cpu_rows, times(m.rss), m.rss_rows, times(m.median_cpu), times(m.median_rss)]
+        words = f'<td>{text(m.name)}</td><td class="words">{text(short_version(m.version))}</td>'
+        rows += f"<tr{' class=subject' if m.name == results.subject else ''}>{words}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+    columns = ["CPU", "rows", "peak RSS", "rows", "CPU, median", "RSS, median"]
+    heads = f'<tr><th>allocator</th><th class="words">version</th>{"".join(f"<th>{c}</th>" for c in columns)}</tr>'
     return wide(f"<table>{heads}{rows}</table>")
 
 

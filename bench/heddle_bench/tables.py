@@ -1,6 +1,7 @@
 """Tables on the terminal and in Markdown. Every figure stands beside its interleaved partners."""
 
 import re
+from typing import NamedTuple
 
 from rich.table import Table
 from rich.text import Text
@@ -125,30 +126,37 @@ def shape_lines(results, most=12):
     return lines
 
 
+class Means(NamedTuple):
+    """One allocator's geometric means, by the minimum of the rounds and by their median."""
+
+    name: str
+    version: str
+    cpu: float | None
+    cpu_rows: int
+    rss: float | None
+    rss_rows: int
+    median_cpu: float | None
+    median_rss: float | None
+
+
 def geomean_rows(results):
     rows = []
     for name in results.allocators:
-        (cpu, cpu_rows), (rss, rss_rows) = results.geomean(name, "cpu"), results.geomean(name, "rss_kib")
-        rows.append((name, results.versions[name], cpu, cpu_rows, rss, rss_rows))
-    return sorted(rows, key=lambda r: r[2] or float("inf"))
+        least = results.geomean(name, "cpu") + results.geomean(name, "rss_kib")
+        middle = results.geomean(name, "cpu", middle=True)[0], results.geomean(name, "rss_kib", middle=True)[0]
+        rows.append(Means(name, results.versions[name], *least, *middle))
+    return sorted(rows, key=lambda m: m.cpu or float("inf"))
 
 
 def geomean_table(results):
     table = Table(
         title=f"Geometric means against {results.baseline} (minimum of the rounds)", title_justify="left", title_style="bold"
     )
-    for i, name in enumerate(["allocator", "version", "CPU", "rows", "peak RSS", "rows"]):
+    for i, name in enumerate(["allocator", "version", "CPU", "rows", "peak RSS", "rows", "CPU, median", "RSS, median"]):
         table.add_column(name, justify="left" if i < 2 else "right")
-    for name, version, cpu, cpu_rows, rss, rss_rows in geomean_rows(results):
-        table.add_row(
-            name,
-            short_version(version)[:48],
-            times(cpu),
-            str(cpu_rows),
-            times(rss),
-            str(rss_rows),
-            style="bold" if name == results.subject else "",
-        )
+    for m in geomean_rows(results):
+        cells = [times(m.cpu), str(m.cpu_rows), times(m.rss), str(m.rss_rows), times(m.median_cpu), times(m.median_rss)]
+        table.add_row(m.name, short_version(m.version)[:48], *cells, style="bold" if m.name == results.subject else "")
     return table
 
 
@@ -228,19 +236,18 @@ def bold(words, yes):
 def markdown(results, rounds, how):
     """The section that a README carries: means, then the rows that lose most."""
     means = geomean_rows(results)
-    least = [min((m[i] for m in means if m[i] is not None), default=None) for i in (2, 4)]
+    what = ("cpu", "rss", "median_cpu", "median_rss")
+    best = {w: min((getattr(m, w) for m in means if getattr(m, w) is not None), default=None) for w in what}
     lines = [
-        f"Geometric means against {results.baseline} over {len(results.rows)} rows, the minimum of {rounds} interleaved rounds"
-        f"{f', {len(results.failures)} failures' if results.failures else ''}. To reproduce: `{how}`.",
+        f"Geometric means against {results.baseline} over {len(results.rows)} rows, by the minimum and by the median of {rounds} interleaved"
+        f" rounds{f', {len(results.failures)} failures' if results.failures else ''}. To reproduce: `{how}`.",
         "",
-        "| allocator | version | CPU | peak RSS |",
-        "|---|---|---|---|",
+        "| allocator | version | CPU | peak RSS | CPU, median | RSS, median |",
+        "|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {bold(n, n == results.subject)} | {short_version(v)} "
-        f"| {bold(times(cpu), cpu == least[0])} | {bold(times(rss), rss == least[1])} |"
-        for n, v, cpu, _, rss, _ in means
-    ]
+    for m in means:
+        cells = [bold(times(getattr(m, w)), getattr(m, w) == best[w]) for w in what]
+        lines.append("| " + " | ".join([bold(m.name, m.name == results.subject), short_version(m.version), *cells]) + " |")
     if results.subject in results.allocators:
         heads = summary_heads(results)
         lines += ["", f"The {min(MARKDOWN_ROWS, len(results.rows))} worst rows of {results.subject} against the best peer of each:", ""]

@@ -54,6 +54,21 @@ def test_an_earlier_run_counts_each_row_once(tmp_path):
     assert again.results.geomean("heddle", "cpu")[1] == 2
 
 
+def test_means_by_the_minimum_and_by_the_median():
+    """One lucky round makes the minimum, two of three make the median."""
+    row = Row("larson t1", "larson", 1, ("larson",))
+    results = Results([row], ALLOCATORS, "system", "heddle")
+    for allocator, rounds in zip(ALLOCATORS, ((0.030, 0.040, 0.020), (0.100, 0.010, 0.100)), strict=True):
+        for n, cpu in enumerate(rounds):
+            results.add(row, allocator, Sample(cpu, cpu, 1000 * (n + 1) if allocator.name == "heddle" else 1000, 10))
+    heddle = next(m for m in tables.geomean_rows(results) if m.name == "heddle")
+    assert [round(v, 3) for v in (heddle.cpu, heddle.rss, heddle.median_cpu, heddle.median_rss)] == [2.0, 1.0, 0.3, 2.0]
+    assert results.to_json()["geomeans"]["heddle"]["median_cpu"] == heddle.median_cpu
+    line = next(line for line in shown(tables.geomean_table(results)).splitlines() if "heddle" in line)
+    assert [cell.strip() for cell in line.strip("│ ").split("│")][2:] == ["2.00", "1", "1.00", "1", "0.30", "2.00"]
+    assert "| **heddle** | 1 | 2.00 | **1.00** | **0.30** | 2.00 |" in tables.markdown(results, 3, "make bench")
+
+
 class RecordingRunner:
     """Says which allocator ran when."""
 
