@@ -239,8 +239,8 @@ def markdown(results, rounds, how):
     what = ("cpu", "rss", "median_cpu", "median_rss")
     best = {w: min((getattr(m, w) for m in means if getattr(m, w) is not None), default=None) for w in what}
     lines = [
-        f"Geometric means against {results.baseline} over {len(results.rows)} rows, by the minimum and by the median of {rounds} interleaved"
-        f" rounds{f', {len(results.failures)} failures' if results.failures else ''}. To reproduce: `{how}`.",
+        f"Geometric means against {results.baseline} over {len(results.rows)} rows, by the minimum and by the median of {rounds} "
+        f"interleaved rounds{f', {len(results.failures)} failures' if results.failures else ''}. To reproduce: `{how}`.",
         "",
         "| allocator | version | CPU | peak RSS | CPU, median | RSS, median |",
         "|---|---|---|---|---|---|",
