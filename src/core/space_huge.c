@@ -16,6 +16,7 @@ enum {
   HUGE_FIRST_UNITS = 32,   /* but not in the first 2 MiB, */
   HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, or all that there is; */
   HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
+  OPEN_FIRST_UNITS = 64,   /* pages that are being filled may be left out of it from 4 MiB on; */
   DEEP_SHARE = 8,          /* than that, or than an eighth of what lies below, */
   DEEPEST_UNITS = 4096,    /* or than 256 MiB; */
   LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
@@ -65,13 +66,17 @@ void hdi_space_huge_step(const hd_space *space, size_t have, size_t next) {
   else if (hdi_os.huge_always) hdi_os_huge(start, bytes, false); /* it waits to be asked, as other systems do by themselves */
 }
 
-/* What tells how densely the program fills its memory: so many units, and how many bytes of them it has filled. */
+/* What tells how densely the program fills its memory: so many units, and how many bytes of them it has filled. Of the units of pages that
+ * are being filled just now nothing is known yet. */
 typedef struct evidence {
-  size_t units, bytes;
+  size_t units, bytes, open_units;
 } evidence;
 
 /* Who knows how much of a unit is filled. */
-enum witness { NOBODY, THE_SYSTEM, THE_PAGE };
+enum witness { NOBODY, NOBODY_YET, THE_SYSTEM, THE_PAGE };
+
+/* Whom to ask: everybody if a run comes next; pages if a page does; or of those only the ones that are not being filled just now. */
+enum whom { EVERYBODY, PAGES, PAGES_NOT_OPEN };
 
 /* A unit of a page, or with a block of its own. Of a longer block the first unit is taken for one as well, which changes little. */
 static bool is_page(const hd_unit *unit) {
@@ -79,13 +84,19 @@ static bool is_page(const hd_unit *unit) {
   return kind == HD_UNIT_PAGE || kind == HD_UNIT_LARGE;
 }
 
+/* Whether its class takes blocks from it at the moment, and will touch the rest of it. */
+static bool is_open(const hd_unit *unit) {
+  return hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_peek(&hd_load_owned(&unit->head)->state) == HD_PAGE_CURRENT;
+}
+
 /* What lies in a huge page is resident, touched or not. If that were proof, one huge page would bring all others. So there only pages tell,
  * if their blocks are so short that each touches all that it lies in; and they tell of pages alone. Units of longer blocks tell of runs
  * alone: those are filled by their nature. Where nobody has told for a while the next huge page is left out, and will tell. */
-static enum witness witness_of(const hd_space *space, size_t at, bool for_run) {
+static enum witness witness_of(const hd_space *space, size_t at, enum whom whom) {
   const hd_unit *unit = space->units + at;
-  if (!hdi_space_is_huge(space->base + (at << HD_UNIT_SHIFT))) return for_run || is_page(unit) ? THE_SYSTEM : NOBODY;
-  bool tells = !for_run && hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_load_owned(&unit->block_bytes) <= SHORT_BLOCK;
+  if (whom == PAGES_NOT_OPEN && is_open(unit)) return NOBODY_YET;
+  if (!hdi_space_is_huge(space->base + (at << HD_UNIT_SHIFT))) return whom == EVERYBODY || is_page(unit) ? THE_SYSTEM : NOBODY;
+  bool tells = whom != EVERYBODY && hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_load_owned(&unit->block_bytes) <= SHORT_BLOCK;
   return tells ? THE_PAGE : NOBODY;
 }
 
@@ -103,13 +114,14 @@ static size_t resident(const hd_space *space, size_t from, size_t to) {
 static size_t depth(size_t below) { return hd_min(below, hd_min(hd_max(HUGE_DEEP_UNITS, below / DEEP_SHARE), DEEPEST_UNITS)); }
 
 /* From below downwards, until so many units have told. */
-static evidence look_below(const hd_space *space, size_t below, size_t units, bool for_run) {
-  evidence seen = {0, 0};
+static evidence look_below(const hd_space *space, size_t below, size_t units, enum whom whom) {
+  evidence seen = {0, 0, 0};
   size_t last = below - depth(below);
   size_t at = below, end = below; /* [at, end): a stretch to ask the system about */
   while (at > last && seen.units < units) {
-    enum witness witness = witness_of(space, --at, for_run);
-    seen.units += witness != NOBODY;
+    enum witness witness = witness_of(space, --at, whom);
+    seen.units += witness > NOBODY_YET;
+    seen.open_units += witness == NOBODY_YET;
     if (witness == THE_SYSTEM) continue;
     seen.bytes += resident(space, at + 1, end);
     if (witness == THE_PAGE) seen.bytes += handed_out(space->units + at);
@@ -119,20 +131,24 @@ static evidence look_below(const hd_space *space, size_t below, size_t units, bo
   return seen;
 }
 
-/* Whether that much evidence, of the units that were looked for, is proof. */
-static bool proves(evidence seen, size_t units, bool for_run) {
-  size_t least = units / (for_run ? LEAST_OF_RUN : LEAST_OF_UNIT), lack = seen.units / (for_run ? LACK_OF_RUN : LACK_OF_UNIT);
-  return seen.units >= least && seen.bytes >> HD_UNIT_SHIFT >= seen.units - lack;
+/* Whether that much evidence, of the units that were looked for, is proof. There may be no more open pages than others: else the next
+ * ones will be like them. */
+static bool proves(evidence seen, size_t units, enum whom whom) {
+  bool run = whom == EVERYBODY;
+  size_t least = units / (run ? LEAST_OF_RUN : LEAST_OF_UNIT), lack = seen.units / (run ? LACK_OF_RUN : LACK_OF_UNIT);
+  return seen.units >= hd_max(least, seen.open_units) && seen.bytes >> HD_UNIT_SHIFT >= seen.units - lack;
 }
 
-/* A program that has filled the memory below will fill what comes next. Where many threads grow at once, the pages that each of them is
- * about to fill lie on top, and the proof lies deeper. */
-static bool is_dense_below(const hd_space *space, size_t first, bool for_run) {
+/* A program that has filled the memory below will fill what comes next. A class's newest page is half empty even so, and one thread may
+ * have a hundred of those. Where many threads grow at once, theirs lie on top, and the proof lies deeper. */
+static bool is_dense_below(const hd_space *space, size_t first, enum whom whom) {
   size_t units = hd_min(first, HUGE_LOOK_UNITS);
-  evidence seen = look_below(space, first, units, for_run);
-  if (proves(seen, units, for_run)) return true;
+  evidence seen = look_below(space, first, units, whom);
+  if (proves(seen, units, whom)) return true;
+  bool again = whom == PAGES && first >= OPEN_FIRST_UNITS;
+  if (again && proves(look_below(space, first, units, PAGES_NOT_OPEN), units, PAGES_NOT_OPEN)) return true;
   if (seen.bytes >> HD_UNIT_SHIFT < units / 4 || first < HUGE_DEEP_UNITS) return false;
-  return proves(look_below(space, first - HUGE_DEEP_UNITS + units, units, for_run), units, for_run);
+  return proves(look_below(space, first - HUGE_DEEP_UNITS + units, units, whom), units, whom);
 }
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
@@ -140,7 +156,7 @@ void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t 
   if (!asks_by_itself(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
-  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, to - from > 1)) ask(first, last);
+  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, to - from > 1 ? EVERYBODY : PAGES)) ask(first, last);
 }
 
 /* A limit counts units, whether they are touched or not. */

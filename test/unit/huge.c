@@ -101,6 +101,48 @@ static void test_where_it_is_filled_deeper(void **state) {
   assert_false(next_is_huge()); /* nothing is filled deeper down */
 }
 
+static hd_heap *heaps[4]; /* destroyed at the end: what they give back would not be at the top */
+
+/* Pages of so many classes of a new heap, one block in each. */
+static void open_pages(hd_heap **heap, size_t count) {
+  *heap = hd_heap_create(NULL);
+  assert_non_null(*heap);
+  for (size_t i = 1; i <= count; i++) assert_non_null(hd_heap_malloc(*heap, 16 * i));
+  last = NULL;
+}
+
+static int end_heaps(void **state) {
+  (void)state;
+  for (int i = 0; i < 4; i++) hd_heap_destroy(heaps[i]);
+  return 0;
+}
+
+static size_t units_below_top(void) { return (size_t)(last - hdi_space.base) / HD_UNIT_BYTES + 1; }
+
+/* Pages that are being filled are no proof against it, but in a process below 4 MiB. */
+static void test_open_pages_are_left_out(void **state) {
+  (void)state;
+  last = NULL;
+  assert_true(hdi_space.top < 16);
+  open_pages(&heaps[0], 12);
+  do take_unit(true);
+  while (units_below_top() < 40);
+  assert_false(hdi_space_is_huge(last));
+  while (units_below_top() < 70) take_unit(true);
+  assert_int_equal(hdi_space_is_huge(last), may_be_huge());
+}
+
+/* Unless there are more of them than of others: many threads with many classes each. */
+static void test_most_pages_are_open(void **state) {
+  last = NULL;
+  begin(state);
+  forget();
+  take(4, 1);
+  for (int i = 1; i < 4; i++) open_pages(&heaps[i], 60);
+  begin(state);
+  assert_false(next_is_huge());
+}
+
 /* A long block that is filled says nothing about pages. Those that lie below it do. */
 static void test_long_blocks_are_no_proof(void **state) {
   last = NULL;
@@ -391,6 +433,7 @@ static void test_for_everything_and_nothing(void **state) {
 int main(void) {
   hd_free(hd_malloc(1)); /* starts the library */
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_open_pages_are_left_out), /* first of all, in an empty process */
       cmocka_unit_test(test_beginning_of_long_run), /* while the process is small */
       cmocka_unit_test(test_system_gives_unasked),  /* before anything large is freed: the helper makes a table too */
       cmocka_unit_test(test_huge_pages_are_no_proof),
@@ -399,6 +442,7 @@ int main(void) {
       cmocka_unit_test_setup(test_where_it_is_filled, begin),
       cmocka_unit_test_setup(test_where_it_is_filled_deeper, begin),
       cmocka_unit_test_setup(test_long_run_in_a_bad_place, begin),
+      cmocka_unit_test(test_most_pages_are_open),
       cmocka_unit_test(test_long_blocks_are_no_proof),
       cmocka_unit_test(test_middling_blocks),
       cmocka_unit_test(test_given_back_memory_starts_anew),
@@ -409,5 +453,5 @@ int main(void) {
       cmocka_unit_test(test_limit_counts_units),
       cmocka_unit_test(test_for_everything_and_nothing),
   };
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  return cmocka_run_group_tests(tests, NULL, end_heaps);
 }
