@@ -3,10 +3,27 @@
 import math
 import statistics
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 from .measure import Allocator, Sample
 
 LEAST_CPU_S = 0.003  # below this a CPU time is mostly the clock's grain: smaller ones count as this, two such make no ratio
+
+
+class Means(NamedTuple):
+    """One allocator's geometric means, by the minimum of the rounds and by their median."""
+
+    name: str
+    version: str
+    cpu: float | None
+    cpu_rows: int
+    rss: float | None
+    rss_rows: int
+    median_cpu: float | None
+    median_rss: float | None
+
+
+MEANS = ("cpu", "rss", "median_cpu", "median_rss")
 
 
 class Results:
@@ -71,11 +88,10 @@ class Results:
         logs = [math.log(r) for r in ratios if r]
         return (math.exp(statistics.fmean(logs)), len(logs)) if logs else (None, 0)
 
-    def geomeans_of(self, name):
-        """By the minimum of the rounds, and by their median."""
-        means = {"cpu": self.geomean(name, "cpu")[0], "rss": self.geomean(name, "rss_kib")[0]}
-        middle = {"median_cpu": self.geomean(name, "cpu", True)[0], "median_rss": self.geomean(name, "rss_kib", True)[0]}
-        return means | middle
+    def means_of(self, name):
+        least = self.geomean(name, "cpu") + self.geomean(name, "rss_kib")
+        middle = [self.geomean(name, what, middle=True)[0] for what in ("cpu", "rss_kib")]
+        return Means(name, self.versions[name], *least, *middle)
 
     def worst_first(self):
         def key(row):
@@ -104,7 +120,7 @@ class Results:
             "rows": {
                 row.name: {name: [vars(s) for s in runs] for name, runs in self.samples[row.name].items()} for row in self.rows
             },
-            "geomeans": {n: self.geomeans_of(n) for n in self.allocators},
+            "geomeans": {n: {k: getattr(self.means_of(n), k) for k in MEANS} for n in self.allocators},
         }
 
 

@@ -1,10 +1,11 @@
 """Tables on the terminal and in Markdown. Every figure stands beside its interleaved partners."""
 
 import re
-from typing import NamedTuple
 
 from rich.table import Table
 from rich.text import Text
+
+from .figures import MEANS
 
 
 MARKDOWN_ROWS = 10
@@ -126,26 +127,8 @@ def shape_lines(results, most=12):
     return lines
 
 
-class Means(NamedTuple):
-    """One allocator's geometric means, by the minimum of the rounds and by their median."""
-
-    name: str
-    version: str
-    cpu: float | None
-    cpu_rows: int
-    rss: float | None
-    rss_rows: int
-    median_cpu: float | None
-    median_rss: float | None
-
-
 def geomean_rows(results):
-    rows = []
-    for name in results.allocators:
-        least = results.geomean(name, "cpu") + results.geomean(name, "rss_kib")
-        middle = results.geomean(name, "cpu", middle=True)[0], results.geomean(name, "rss_kib", middle=True)[0]
-        rows.append(Means(name, results.versions[name], *least, *middle))
-    return sorted(rows, key=lambda m: m.cpu or float("inf"))
+    return sorted((results.means_of(name) for name in results.allocators), key=lambda m: m.cpu or float("inf"))
 
 
 def geomean_table(results):
@@ -236,8 +219,7 @@ def bold(words, yes):
 def markdown(results, rounds, how):
     """The section that a README carries: means, then the rows that lose most."""
     means = geomean_rows(results)
-    what = ("cpu", "rss", "median_cpu", "median_rss")
-    best = {w: min((getattr(m, w) for m in means if getattr(m, w) is not None), default=None) for w in what}
+    best = {w: min((getattr(m, w) for m in means if getattr(m, w) is not None), default=None) for w in MEANS}
     lines = [
         f"Geometric means against {results.baseline} over {len(results.rows)} rows, by the minimum and by the median of {rounds} "
         f"interleaved rounds{f', {len(results.failures)} failures' if results.failures else ''}. To reproduce: `{how}`.",
@@ -246,7 +228,7 @@ def markdown(results, rounds, how):
         "|---|---|---|---|---|---|",
     ]
     for m in means:
-        cells = [bold(times(getattr(m, w)), getattr(m, w) == best[w]) for w in what]
+        cells = [bold(times(getattr(m, w)), getattr(m, w) == best[w]) for w in MEANS]
         lines.append("| " + " | ".join([bold(m.name, m.name == results.subject), short_version(m.version), *cells]) + " |")
     if results.subject in results.allocators:
         heads = summary_heads(results)
