@@ -52,6 +52,16 @@ static unsigned take_all(void) {
   return count;
 }
 
+/* A page of one group, all of its blocks taken. */
+static hd_unit *taken_page(void) {
+  hd_unit *page = new_page(hdi_sizeclass_of(1024));
+  class.step = 64;
+  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_int_equal(page->capacity, 64);
+  assert_int_equal(take_all(), 64);
+  return page;
+}
+
 static void free_block(hd_unit *page, uint32_t index) {
   assert_int_equal(hd_load_relaxed(&page->map[index]), HD_BLOCK_LIVE);
   assert_false(hdi_free_local(page, page->map + index));
@@ -207,10 +217,7 @@ static void test_claims_all_of_resident_memory(void **state) {
 /* With everything in use nothing is looked at; a free makes the difference. */
 static void test_claims_nothing_of_a_full_page(void **state) {
   (void)state;
-  hd_unit *page = new_page(hdi_sizeclass_of(1024));
-  class.step = 64;
-  assert_true(hdi_claim_next(page, &slot, &class));
-  assert_int_equal(take_all(), 64);
+  hd_unit *page = taken_page();
   assert_int_equal(hdi_claim_again(page, &class), 0);
   assert_int_equal(class.pause, 0);
   assert_false(hdi_claim_next(page, &slot, &class));
@@ -259,10 +266,7 @@ static void test_counts_what_is_untold(void **state) {
 /* The same of a page with nothing else to give, as far as its owner knows. */
 static void test_counts_a_page_that_seems_full(void **state) {
   (void)state;
-  hd_unit *page = new_page(hdi_sizeclass_of(1024));
-  class.step = 64;
-  assert_true(hdi_claim_next(page, &slot, &class));
-  assert_int_equal(take_all(), 64);
+  hd_unit *page = taken_page();
   class.told = true;
   assert_false(hdi_claim_next(page, &slot, &class)); /* nothing is free at all */
   assert_false(class.told);
@@ -281,10 +285,7 @@ static void test_counts_a_page_that_seems_full(void **state) {
 /* More of them were wanted, but for another page: of one that has none left it takes what is free. */
 static void test_wants_more_than_there_is(void **state) {
   (void)state;
-  hd_unit *page = new_page(hdi_sizeclass_of(1024));
-  class.step = 64;
-  assert_true(hdi_claim_next(page, &slot, &class));
-  assert_int_equal(take_all(), page->capacity);
+  hd_unit *page = taken_page();
   for (uint32_t i = 20; i < 40; i++) free_block(page, i);
   class.extend = true;
   assert_true(hdi_claim_next(page, &slot, &class));
@@ -296,10 +297,7 @@ static void test_wants_more_than_there_is(void **state) {
 /* The child of a fork: threads that it does not have were about to free blocks, counted them, and left their bytes LIVE. */
 static void test_counted_but_live(void **state) {
   (void)state;
-  hd_unit *page = new_page(hdi_sizeclass_of(1024));
-  class.step = 64;
-  assert_true(hdi_claim_next(page, &slot, &class));
-  assert_int_equal(take_all(), page->capacity);
+  hd_unit *page = taken_page();
   page->credit -= 20;
   assert_false(hdi_claim_next(page, &slot, &class));
   page->credit = 1;
