@@ -120,7 +120,7 @@ class Results:
             "rows": {
                 row.name: {name: [vars(s) for s in runs] for name, runs in self.samples[row.name].items()} for row in self.rows
             },
-            "geomeans": {n: {k: getattr(self.means_of(n), k) for k in MEANS} for n in self.allocators},
+            "geomeans": {m.name: {k: getattr(m, k) for k in MEANS} for m in map(self.means_of, self.allocators)},
         }
 
 

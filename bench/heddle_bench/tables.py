@@ -128,12 +128,12 @@ def shape_lines(results, most=12):
 
 
 def geomean_rows(results):
-    return sorted((results.means_of(name) for name in results.allocators), key=lambda m: m.cpu or float("inf"))
+    return sorted(map(results.means_of, results.allocators), key=lambda m: m.cpu or float("inf"))
 
 
 def geomean_table(results):
     table = Table(
-        title=f"Geometric means against {results.baseline} (minimum of the rounds)", title_justify="left", title_style="bold"
+        title=f"Geometric means against {results.baseline} (minimum of the rounds, and median)", title_justify="left", title_style="bold"
     )
     for i, name in enumerate(["allocator", "version", "CPU", "rows", "peak RSS", "rows", "CPU, median", "RSS, median"]):
         table.add_column(name, justify="left" if i < 2 else "right")
