@@ -97,6 +97,7 @@ struct hd_heap {
   _Alignas(64) atomic_uint busy;  /* gate.h */
   atomic_uint stopped;
   uint8_t held;                   /* enum hd_heap_hold; collector only */
+  uint8_t rank;                   /* an orphan's place among the others; thread.c */
   _Atomic uint32_t life;          /* enum hd_heap_life */
   _Atomic unsigned late_thread;   /* the kernel's number of its thread if no exit handler will give it to the orphans; else 0 */
   struct hd_heap *next_registered; /* all heaps, since the start; thread.c */

@@ -19,7 +19,10 @@
 #include "os/next.h"
 #include "os/os.h"
 
-enum { FREES_WITHOUT_HEAP = 64 };
+enum {
+  FREES_WITHOUT_HEAP = 64,
+  RANK_LOOKS = 16 /* orphans that one that is left may stand behind */
+};
 
 /* While BUSY the bits above say which thread is at it: a call from inside the start must not wait for itself, and in the child of a
  * fork that thread is not there. */
@@ -297,23 +300,43 @@ void hdi_thread_homeless_free(void) {
   if (++count == FREES_WITHOUT_HEAP && !thread_ended) hdi_thread_heap();
 }
 
-/* The caller is inside the heap's gate, or alone. */
-static bool has_many_pages(const hd_heap *heap) {
-  size_t pages = 0;
-  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) pages += heap->class[i].page_count;
-  return pages > HD_CLASS_COUNT;
+/* Touched bytes of a page that are free, as far as its owner knows. */
+static size_t spare_bytes(const hd_heap *heap, const hd_unit *page) {
+  size_t claimed = page->state == HD_PAGE_CURRENT ? hd_bit_count(heap->slot[page->class_index].bits) : 0;
+  return (page->fresh - hdi_page_used(page) + claimed) * page->block_bytes;
 }
 
-/* A heap of few pages is the next one to be adopted: it is warm. One with more pages than classes waits for its turn. What others free
- * in its pages is of use only to its next thread: heaps passed over for ever would be memory lost. The caller holds the lock. */
-static void leave_orphan(hd_heap *heap, bool waits) {
-  bool last = waits && pool.orphans != NULL;
-  heap->next_orphan = last ? NULL : pool.orphans;
-  if (pool.orphans == NULL || last) {
-    if (last) pool.last_orphan->next_orphan = heap;
-    pool.last_orphan = heap;
+/* How much the next thread finds in a heap before it touches new memory: one more than its logarithm to base 2. 0: the heap has more
+ * pages than classes. The caller is inside the heap's gate, or alone. */
+static void rank(hd_heap *heap) {
+  size_t pages = 0, spare = 1;
+  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
+    const hd_class *class = &heap->class[i];
+    pages += class->page_count;
+    if (pages > HD_CLASS_COUNT) break;
+    if (class->page != NULL) spare += spare_bytes(heap, class->page);
+    for (const hd_unit *page = class->first; page != NULL; page = page->next) spare += spare_bytes(heap, page);
   }
-  if (!last) pool.orphans = heap;
+  heap->rank = pages > HD_CLASS_COUNT ? 0 : (uint8_t)(1 + hd_highest_bit(spare));
+}
+
+/* The one with most to give is the next one to be adopted, and of those with as much, the one that was left last: it is warm. Small ones in
+ * front would grow, beside others that lie idle. One with more pages than classes waits for its turn behind all: what others free in its
+ * pages is of use only to its next thread, and heaps passed over for ever would be memory lost. The caller holds the lock. */
+static void leave_orphan(hd_heap *heap) {
+  hd_heap *before = NULL, *after = pool.orphans;
+  if (heap->rank == 0) {
+    before = pool.orphans == NULL ? NULL : pool.last_orphan;
+    after = NULL;
+  }
+  for (unsigned looks = 0; after != NULL && after->rank > heap->rank && looks < RANK_LOOKS; looks++) {
+    before = after;
+    after = after->next_orphan;
+  }
+  heap->next_orphan = after;
+  if (after == NULL) pool.last_orphan = heap;
+  if (before == NULL) pool.orphans = heap;
+  else before->next_orphan = heap;
 }
 
 static void thread_exit(void *value) {
@@ -324,7 +347,7 @@ static void thread_exit(void *value) {
   hdi_remote_flush(heap);
   hdi_remote_drain(heap);
   hdi_heap_drop_cache(heap);
-  bool waits = has_many_pages(heap);
+  rank(heap);
   hdi_gate_leave(heap);
   thread_ended = 1;
   hdi_heap_hidden = &hdi_heap_empty;
@@ -332,7 +355,7 @@ static void thread_exit(void *value) {
   bool locked = hdi_lock_take_unless_fork(&pool.lock); /* who forks may be waiting for this thread to end */
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
   if (HD_LIKELY(locked)) {
-    leave_orphan(heap, waits);
+    leave_orphan(heap);
     hdi_lock_drop(&pool.lock);
   } else {
     heap->next_orphan = NULL;
@@ -387,7 +410,8 @@ static void fork_orphan(hd_heap *heap) {
     return;
   }
   hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
-  leave_orphan(heap, has_many_pages(heap));
+  rank(heap);
+  leave_orphan(heap);
 }
 
 static bool is_orphan(const hd_heap *heap) { return hd_load_relaxed(&heap->life) == HD_HEAP_ORPHAN; }
@@ -406,7 +430,7 @@ static void mend_orphans(void) {
   if (all_listed()) return;
   pool.orphans = pool.last_orphan = NULL;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (is_orphan(heap)) leave_orphan(heap, has_many_pages(heap));
+    if (is_orphan(heap)) leave_orphan(heap);
   }
 }
 

@@ -1,9 +1,9 @@
 /* Threads: birth, death and adoption of heaps; start of the library; fork.
  *
  * A thread gets its heap at its first allocation: an orphan of an ended thread if there is one, as it is, else a new one.
- * At its end the heap goes to the orphans. A few frees do not create a heap. Heaps of threads that vanished in a fork
- * are orphans too, unless the thread was inside the gate: those are DEAD, their blocks can still be freed, but nothing walks their
- * lists any more.
+ * At its end the heap goes to the orphans, those with most free memory first (decision 17). A few frees do not create a heap. Heaps of
+ * threads that vanished in a fork are orphans too, unless the thread was inside the gate: those are DEAD, their blocks can still be
+ * freed, but nothing walks their lists any more.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_THREAD_H
 #define HD_CORE_THREAD_H

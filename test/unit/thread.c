@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: MIT */
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@
 #include "core/thread.h"
 #include "heddle.h"
 
-enum { THREADS = 4, MANY = 1200, BLOCK_BYTES = 8192 };
+enum { THREADS = 4, MANY = 1200, BLOCK_BYTES = 8192, MOST_ORPHANS = 64 };
 
 static pthread_barrier_t together;
 static void *blocks[THREADS][MANY];
@@ -85,6 +86,93 @@ static void test_orphans_are_adopted(void **state) {
     assert_int_equal(heaps(HD_HEAP_ORPHAN), THREADS);
   }
   free_all();
+}
+
+/* A thread that takes so many blocks of eight sizes and gives them back, takes MANY others if there is a place to keep them, and stays
+ * until it is told to end. */
+typedef struct guest {
+  size_t spare;
+  void **kept;
+  hd_heap *heap;
+  pthread_t id;
+  sem_t begun, end;
+} guest;
+
+static void *stay(void *argument) {
+  guest *self = argument;
+  static __thread void *spare[MANY];
+  for (size_t i = 0; i < self->spare; i++) spare[i] = hd_malloc(480 + i % 8 * 16);
+  for (size_t i = 0; i < self->spare; i++) hd_free(spare[i]);
+  for (int i = 0; i < MANY && self->kept != NULL; i++) self->kept[i] = hd_malloc(BLOCK_BYTES);
+  self->heap = hdi_heap_mine();
+  sem_post(&self->begun);
+  sem_wait(&self->end);
+  return NULL;
+}
+
+static hd_heap *begin(guest *who, size_t spare, void **kept) {
+  *who = (guest){.spare = spare, .kept = kept};
+  sem_init(&who->begun, 0, 0);
+  sem_init(&who->end, 0, 0);
+  assert_int_equal(pthread_create(&who->id, NULL, stay, who), 0);
+  sem_wait(&who->begun);
+  return who->heap;
+}
+
+static void end(guest *who) {
+  sem_post(&who->end);
+  pthread_join(who->id, NULL);
+}
+
+/* Take all orphans that there are. */
+static size_t begin_others(guest *others, size_t room) {
+  size_t count = heaps(HD_HEAP_ORPHAN);
+  assert_in_range(count, 0, room);
+  for (size_t i = 0; i < count; i++) begin(&others[i], 1, NULL);
+  assert_int_equal(heaps(HD_HEAP_ORPHAN), 0);
+  return count;
+}
+
+/* The heap with most free memory first; of those with as much, the one that was left last; one of many pages behind all. */
+static void test_best_orphan_first(void **state) {
+  (void)state; /* 640 blocks touch 300 to 512 KiB, on new pages or old ones */
+  guest others[MOST_ORPHANS], large, little, same, vast, next[4];
+  size_t count = begin_others(others, MOST_ORPHANS);
+  begin(&large, 640, NULL);
+  begin(&little, 1, NULL);
+  begin(&same, 640, NULL);
+  begin(&vast, 640, blocks[0]);
+  end(&large);
+  end(&same);
+  end(&little);
+  end(&vast);
+  assert_ptr_equal(begin(&next[0], 1, NULL), same.heap);
+  assert_ptr_equal(begin(&next[1], 1, NULL), large.heap);
+  assert_ptr_equal(begin(&next[2], 1, NULL), little.heap);
+  assert_ptr_equal(begin(&next[3], 1, NULL), vast.heap);
+  for (int i = 0; i < 4; i++) end(&next[i]);
+  assert_ptr_equal(begin(&next[0], 1, NULL), large.heap); /* left after the other one */
+  end(&next[0]);
+  for (size_t i = 0; i < count; i++) end(&others[i]);
+  for (int i = 0; i < MANY; i++) hd_free(blocks[0][i]);
+}
+
+/* The place is looked for among sixteen, however many threads have ended. */
+static void test_place_is_near(void **state) {
+  (void)state;
+  enum { LOOKS = 16 };
+  guest others[MOST_ORPHANS], large[LOOKS + 2], little, next[LOOKS + 3];
+  size_t count = begin_others(others, MOST_ORPHANS);
+  for (int i = 0; i < LOOKS + 2; i++) begin(&large[i], 640, NULL);
+  begin(&little, 1, NULL);
+  for (int i = 0; i < LOOKS + 2; i++) end(&large[i]);
+  end(&little);
+  for (int i = 0; i < LOOKS + 3; i++) {
+    hd_heap *expected = i == LOOKS ? little.heap : large[i < LOOKS ? LOOKS + 1 - i : LOOKS + 2 - i].heap;
+    assert_ptr_equal(begin(&next[i], 1, NULL), expected);
+  }
+  for (int i = 0; i < LOOKS + 3; i++) end(&next[i]);
+  for (size_t i = 0; i < count; i++) end(&others[i]);
 }
 
 static void test_orphans_put_nothing_aside(void **state) {
@@ -210,10 +298,9 @@ static void *park(void *unused) {
   return NULL;
 }
 
-static void adopt_in_child(void *unused) {
-  (void)unused;
+static void adopt_in_child(void *orphans) {
   size_t all = heaps(-1);
-  TS_CHECK(heaps(HD_HEAP_ORPHAN) >= THREADS, "%zu orphans", heaps(HD_HEAP_ORPHAN));
+  TS_CHECK(heaps(HD_HEAP_ORPHAN) == *(size_t *)orphans + THREADS, "%zu orphans", heaps(HD_HEAP_ORPHAN));
   run_threads();
   TS_CHECK(heaps(-1) == all, "%zu heaps became %zu", all, heaps(-1));
 }
@@ -224,7 +311,8 @@ static void test_child_has_all_heaps(void **state) {
   struct ts_outcome outcome;
   for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, park, NULL), 0);
   while (atomic_load(&parked) < THREADS) ts_sleep_ms(1);
-  ts_fork_run(adopt_in_child, NULL, 15, &outcome);
+  size_t orphans = heaps(HD_HEAP_ORPHAN);
+  ts_fork_run(adopt_in_child, &orphans, 15, &outcome);
   atomic_store(&over, true);
   for (int i = 0; i < THREADS; i++) pthread_join(threads[i], NULL);
   if (!ts_exited(&outcome, 0)) print_error("%s", outcome.error);
@@ -236,6 +324,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_thread_has_no_limit),
       cmocka_unit_test(test_orphans_are_adopted),
+      cmocka_unit_test(test_best_orphan_first),
+      cmocka_unit_test(test_place_is_near),
       cmocka_unit_test(test_orphans_put_nothing_aside),
       cmocka_unit_test(test_all_counts_arrive),
       cmocka_unit_test(test_stopped_heap_waits),
