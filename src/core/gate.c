@@ -4,8 +4,6 @@
 
 #include "os/os.h"
 
-enum { SETTLE_TRIES = 64 };
-
 void hdi_gate_wait(hd_heap *heap) {
   while (hd_load_acquire(&heap->stopped) != 0) hdi_os_wait(&heap->stopped, 1u, 1);
 }
@@ -18,12 +16,12 @@ bool hdi_gate_barrier(void) {
 }
 
 /* After the barrier: true when the owner is outside and stays there until hdi_gate_open. */
-bool hdi_gate_settle(hd_heap *heap) {
-  for (int tries = 0; tries < SETTLE_TRIES; tries++) {
-    if (hd_load_acquire(&heap->busy) == 0) return true;
+bool hdi_gate_settle(hd_heap *heap, int tries) {
+  while (hd_load_acquire(&heap->busy) != 0) {
+    if (--tries <= 0) return false;
     hdi_os_yield();
   }
-  return false;
+  return true;
 }
 
 void hdi_gate_open(hd_heap *heap) {

@@ -37,10 +37,13 @@ static inline void hdi_gate_leave(hd_heap *heap) { hd_store_release(&heap->busy,
 /* Whether this thread is inside its heap's gate already: a signal handler came in between. */
 static inline bool hdi_gate_is_inside(const hd_heap *heap) { return hd_load_relaxed(&heap->busy) != 0; }
 
-/* Collector: stop one heap, or raise the flags of many and then settle them one by one after a single barrier. */
+enum { HD_GATE_TRIES = 64 };
+
+/* Collector: stop one heap, or raise the flags of many and then settle them one by one after a single barrier. An owner who is inside is
+ * given time to leave, by so many looks but one. */
 void hdi_gate_raise(hd_heap *heap);
 bool hdi_gate_barrier(void);
-bool hdi_gate_settle(hd_heap *heap);
+bool hdi_gate_settle(hd_heap *heap, int tries);
 void hdi_gate_open(hd_heap *heap);
 
 #endif

@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/claim.h"
 #include "core/page.h"
+#include "core/purge.h"
 #include "core/remote.h"
 #include "core/store.h"
 
@@ -51,6 +52,8 @@ static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool *
 hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
   *zeroed = false;
   if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return hdi_heap_take_cached(heap, units);
+  bool fresh = hd_load_relaxed(&hdi_space.dirty_units) < units; /* nothing that was touched before is left for it */
+  if (HD_UNLIKELY(fresh && hd_load_relaxed(&hdi_remote_much)) && !heap->explicit_heap) hdi_purge_fetch(heap);
   if (heap->one_user) hdi_lock_take(&heap->lock);
   hd_unit *first = take_run(heap, units, align_units, zeroed);
   if (heap->one_user) hdi_lock_drop(&heap->lock);
@@ -286,6 +289,10 @@ void hdi_heap_drop_cache(hd_heap *heap) {
     empty_magazine(heap, hdi_heap_magazine(heap, i));
     open_magazine(heap, i);
   }
+  hdi_heap_drop_runs(heap);
+}
+
+void hdi_heap_drop_runs(hd_heap *heap) {
   for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {
     while (heap->cached[units] != NULL) hdi_space_give(heap->space, hdi_heap_take_cached(heap, units), units, true);
   }

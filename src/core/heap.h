@@ -188,6 +188,9 @@ void hdi_heap_deepen(hd_heap *heap, unsigned class_index);
 /* Give the blocks of the magazines back to their pages, and cached runs to the space. The magazines are as at first. */
 void hdi_heap_drop_cache(hd_heap *heap);
 
+/* The cached runs alone. */
+void hdi_heap_drop_runs(hd_heap *heap);
+
 /* Release an empty page that stands in no list. */
 void hdi_heap_release(hd_heap *heap, hd_unit *page);
 

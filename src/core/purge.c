@@ -21,7 +21,10 @@ enum {
   QUIET_ROUNDS = 16,        /* the free system pages of any other page */
   IDLE_ROUNDS = 40,         /* without any change: the helper ends */
   BATCH = 128,              /* pages handled while heaps are stopped */
-  RETRY_TICKS = 8
+  RETRY_TICKS = 8,
+  FETCH_MOST = 64,          /* pages taken in while others wait, */
+  FETCH_LEAST = 8,          /* that are worth it, */
+  FETCH_PAUSE = 31          /* and runs at most that are taken without another try when there were fewer */
 };
 
 /* What the collector last saw of a unit, to know which pages rest. Its own memory: no race with the owners. */
@@ -40,6 +43,8 @@ static struct {
   void *stack;
   sight *sights;
   bool barrier_ready;
+  uint32_t fetch_pause;
+  _Atomic uint32_t fetch_wait; /* runs to be taken until the next try */
 } purge;
 
 /* ---- holding heaps ----------------------------------------------------------------------------------------------- */
@@ -51,6 +56,8 @@ static bool can_hold(void) {
   return purge.barrier_ready;
 }
 
+void hdi_purge_prepare(void) { (void)can_hold(); }
+
 static bool hold_by_lock(hd_heap *heap) {
   if (!hdi_lock_try(&heap->lock)) return false;
   if (is_walkable(heap) && hdi_heap_is_locked(heap)) return true;
@@ -58,8 +65,9 @@ static bool hold_by_lock(hd_heap *heap) {
   return false;
 }
 
-/* Stop every heap that will stop; `held` says which and how. `self` is the caller's own heap, whose gate the caller has passed. */
-static bool hold_all(hd_heap *self) {
+/* Stop every heap that will stop; `held` says which and how. `self` is the caller's own heap, whose gate the caller has passed. tries: as
+ * for hdi_gate_settle. */
+static bool hold_all(hd_heap *self, int tries) {
   if (self != NULL) self->held = HD_HOLD_OWN; /* whatever the system can do */
   if (!can_hold()) return false;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
@@ -70,7 +78,7 @@ static bool hold_all(hd_heap *self) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     if (heap == self || !is_walkable(heap)) continue;
     if (hdi_heap_is_locked(heap)) heap->held = hold_by_lock(heap) ? HD_HOLD_LOCK : HD_HOLD_NOT;
-    else if (passed && hd_load_relaxed(&heap->stopped) != 0 && hdi_gate_settle(heap)) heap->held = HD_HOLD_GATE;
+    else if (passed && hd_load_relaxed(&heap->stopped) != 0 && hdi_gate_settle(heap, tries)) heap->held = HD_HOLD_GATE;
   }
   return passed;
 }
@@ -86,14 +94,19 @@ static void let_go_all(hd_heap *self) {
   }
 }
 
-/* Counts that are announced nowhere yet, mail, and cached runs. All tables first: they fill the inboxes. */
-static void settle_held(void) {
+/* Counts that are announced nowhere yet. */
+static void flush_held(void) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     if (heap->held == HD_HOLD_OWN || heap->held == HD_HOLD_GATE) hdi_remote_flush(heap);
   }
+}
+
+/* The same, mail, and cached runs. All tables first: they fill the inboxes. */
+static void settle_held(void) {
+  flush_held();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     if (heap->held == HD_HOLD_OWN) hdi_remote_drain(heap);
-    else if (heap->held == HD_HOLD_GATE) hdi_remote_drain_idle(heap);
+    else if (heap->held == HD_HOLD_GATE) hdi_remote_drain_idle(heap, SIZE_MAX);
     if (heap->held == HD_HOLD_OWN || heap->held == HD_HOLD_GATE) hdi_heap_drop_cache(heap);
   }
 }
@@ -128,7 +141,7 @@ static size_t tidy_page(hd_heap *heap, hd_unit *page) {
 
 static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
   size_t bytes = 0;
-  if (hold_all(self) || self != NULL) {
+  if (hold_all(self, HD_GATE_TRIES) || self != NULL) {
     for (size_t i = 0; i < count; i++) {
       if (!is_page_head(batch[i])) continue;
       hd_heap *heap = hdi_heap_owner(batch[i]);
@@ -221,7 +234,7 @@ static bool one_round(void) {
   if (!hdi_lock_take_unless_fork(&purge.lock)) return true;
   if (make_sights()) tidy_pages(false, NULL, &changed);
   if (changed || have_cached_blocks()) {
-    if (hold_all(NULL)) settle_held();
+    if (hold_all(NULL, HD_GATE_TRIES)) settle_held();
     let_go_all(NULL);
   }
   uint32_t delay = (uint32_t)(hd_load_owned(&hdi_options.purge_delay) / HD_TICK_MS);
@@ -278,10 +291,10 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   else hdi_hardened_flush(self);
   if (!hdi_lock_take_unless_fork(&purge.lock)) return 0;
   if (self != NULL) hdi_gate_enter(self);
-  if (hold_all(self) || self != NULL) settle_held();
+  if (hold_all(self, HD_GATE_TRIES) || self != NULL) settle_held();
   let_go_all(self);
   if (make_sights()) tidy_pages(true, self, &changed);
-  if (hold_all(self) || self != NULL) settle_held(); /* once more: what has just been released stands in caches */
+  if (hold_all(self, HD_GATE_TRIES) || self != NULL) settle_held(); /* once more: what has just been released stands in caches */
   let_go_all(self);
   if (self != NULL) hdi_gate_leave(self);
   hdi_region_open_shut();
@@ -292,6 +305,38 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   hdi_store_purge();
   hdi_lock_drop(&purge.lock);
   return hd_load_relaxed(&hdi_counters.purged_bytes) - before;
+}
+
+/* ---- before new memory is touched --------------------------------------------------------------------------------- */
+
+/* Mail of heaps whose threads do something else. Pages taken in. Whoever is inside its gate keeps its mail until the next time. */
+static size_t fetch_held(void) {
+  size_t fetched = 0;
+  flush_held();
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    bool left = heap->held == HD_HOLD_NOT && is_walkable(heap) && hdi_remote_has_mail(heap);
+    if (left) hd_store_relaxed(&hdi_remote_much, true);
+    if (heap->held != HD_HOLD_GATE) continue;
+    size_t count = hdi_remote_drain_idle(heap, FETCH_MOST - fetched);
+    if (count > 0) hdi_heap_drop_runs(heap);
+    fetched += count;
+  }
+  return fetched;
+}
+
+void hdi_purge_fetch(hd_heap *self) {
+  uint32_t wait = hd_load_relaxed(&purge.fetch_wait);
+  if (wait > 0) {
+    hd_store_relaxed(&purge.fetch_wait, wait - 1);
+    return;
+  }
+  if (!hdi_lock_try(&purge.lock)) return;
+  hd_store_relaxed(&hdi_remote_much, false);
+  size_t fetched = hold_all(self, 1) ? fetch_held() : 0;
+  let_go_all(self);
+  purge.fetch_pause = fetched >= FETCH_LEAST ? 0 : (uint32_t)hd_min(2 * purge.fetch_pause + 1, FETCH_PAUSE);
+  hd_store_relaxed(&purge.fetch_wait, purge.fetch_pause);
+  hdi_lock_drop(&purge.lock);
 }
 
 void hdi_purge_fork(hd_fork_step step) {

@@ -19,6 +19,9 @@ extern HD_HIDDEN atomic_uint hdi_purge_running;
 
 SLOW void hdi_purge_start(void);
 
+/* Make the system ready to stop other threads: at the library's start, because with one thread that takes no time, later milliseconds. */
+void hdi_purge_prepare(void);
+
 /* Something was freed in a slow path. */
 static inline void hdi_purge_note(void) {
   if (HD_LIKELY(hd_load_relaxed(&hdi_purge_running) != 0)) return;
@@ -27,6 +30,10 @@ static inline void hdi_purge_note(void) {
 
 /* Collect now, in the calling thread; keep_bytes of free runs may stay. Bytes given back. */
 size_t hdi_purge_collect(size_t keep_bytes);
+
+/* A run is needed, and nothing but new memory is left for it: first take in pages that other threads have emptied and whose owners have not
+ * looked. The caller is inside its heap's gate. */
+SLOW void hdi_purge_fetch(hd_heap *self);
 
 /* How long the helper waits before it looks at so many units again: longer in heaps of more than 64 GiB. */
 unsigned hdi_purge_pause_ms(size_t units);

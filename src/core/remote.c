@@ -8,7 +8,8 @@
 enum {
   ENTRY_BYTES = 16 * 1024, /* most memory that an unannounced entry may stand for */
   FEW_BLOCKS = 64,         /* an eighth of so few blocks is told too often, */
-  FEWEST_BLOCKS = 16       /* and a quarter of so few is too much memory */
+  FEWEST_BLOCKS = 16,      /* and a quarter of so few is too much memory */
+  MUCH_MAIL = 16           /* pages that wait for their owner and are worth looking at by somebody else */
 };
 
 /* Counted frees at which the owner is told: an eighth of the page, as for local frees, or a quarter. */
@@ -21,10 +22,19 @@ uint16_t hdi_remote_limit(uint32_t capacity, uint32_t block_bytes) {
   return (uint16_t)hd_min(threshold(capacity), (ENTRY_BYTES + block_bytes - 1) / block_bytes);
 }
 
+atomic_bool hdi_remote_much;
+
+/* FULL pages are counted, which may become free as a whole. Somebody may be taking the inbox in meanwhile, so the count is a hint. */
 static void push(hd_heap *owner, hd_unit *page) {
+  uint32_t full = hd_peek(&page->state) == HD_PAGE_FULL;
+  uint32_t mail = 0;
   hd_unit *head = hd_load_relaxed(&owner->inbox);
-  do page->remote_next = head;
-  while (!hd_swap_if(&owner->inbox, &head, page)); /* release: pairs with the exchange in hdi_remote_drain */
+  do {
+    page->remote_next = head;
+    mail = full + (head == NULL ? 0 : hd_peek(&head->mail));
+    hd_store_owned(&page->mail, mail);
+  } while (!hd_swap_if(&owner->inbox, &head, page)); /* release: pairs with the exchange in hdi_remote_drain */
+  if (HD_UNLIKELY(mail >= MUCH_MAIL) && !hd_load_relaxed(&hdi_remote_much)) hd_store_relaxed(&hdi_remote_much, true);
 }
 
 static void announce(hd_unit *page, uint32_t count) {
@@ -99,13 +109,19 @@ bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page) {
   return true;
 }
 
-void hdi_remote_drain_idle(hd_heap *owner) {
-  if (!hdi_remote_has_mail(owner)) return;
+size_t hdi_remote_drain_idle(hd_heap *owner, size_t most) {
+  size_t count = 0;
+  if (!hdi_remote_has_mail(owner)) return 0;
   hd_unit *page = hd_exchange(&owner->inbox, NULL);
   while (page != NULL) {
     hd_unit *next = page->remote_next;
-    if (!hdi_remote_is_idle(owner, page)) push(owner, page); /* still QUEUED */
-    else hdi_heap_credit_remote(owner, page, hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED);
+    if (count == most || !hdi_remote_is_idle(owner, page)) {
+      push(owner, page); /* still QUEUED */
+    } else {
+      hdi_heap_credit_remote(owner, page, hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED);
+      count++;
+    }
     page = next;
   }
+  return count;
 }

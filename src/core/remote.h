@@ -5,7 +5,8 @@
  *   R2  counts the free in a small table of its own, by page.
  * When an entry is worth it (or at the thread's end, or when a collector comes by) the count is added to the page's
  * remote_count with one compare-and-swap; whoever thereby brings it to the threshold sets QUEUED and pushes the page to the
- * owner's inbox. The owner takes the inbox whole, exchanges each count for 0 and lowers the page's credit.
+ * owner's inbox. The owner takes the inbox whole, exchanges each count for 0 and lowers the page's credit. Pages of owners who do not
+ * look are fetched by whoever would touch new memory otherwise (decision 18).
  *
  * Why a page is never released too early: credit falls only by counted frees, so credit 0 means that no table holds a count
  * for the page; and as long as QUEUED is set somebody may still push it, so it is released only after QUEUED was cleared.
@@ -48,8 +49,12 @@ void hdi_remote_flush(hd_heap *self);
 /* Take in the pages of the inbox. The caller is the owner inside the gate, or has the heap's lock. */
 void hdi_remote_drain(hd_heap *owner);
 
-/* For a collector that has stopped the owner: take in only the pages that are idle, and leave the others in the inbox. */
-void hdi_remote_drain_idle(hd_heap *owner);
+/* For a collector that has stopped the owner: take in only the pages that are idle, so many at most, and leave the others in the inbox.
+ * Pages taken in. */
+size_t hdi_remote_drain_idle(hd_heap *owner, size_t most);
+
+/* Some inbox may hold a megabyte of pages that nobody uses any more, while its owner does something else. */
+extern HD_HIDDEN atomic_bool hdi_remote_much;
 
 /* Whether nobody but the collector can change a page of a stopped heap: no block is live, so the owner has counted all its frees
  * and has none to do; and its slot holds none that could become live without the gate. */

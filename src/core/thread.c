@@ -80,6 +80,7 @@ static unsigned start(void) {
   }
   if (wants_passthrough()) return START_PASSTHROUGH;
   if (!start_space()) return START_NONE;
+  hdi_purge_prepare();
   if (hdi_options.hardened) hdi_hardened_start();
   exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
   return START_DONE;

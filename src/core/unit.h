@@ -80,7 +80,10 @@ struct hd_unit {
   hd_unit *next, *prev;       /* PARTIAL: the class's list; free runs: their bin */
   uint32_t run_next, run_prev; /* runs of an explicit heap: its list of them, as table index + 1 */
   uint32_t run_units;         /* units of the run; also at the last unit of a free run */
-  uint32_t stamp;             /* free runs: when freed, in ticks */
+  union {
+    uint32_t stamp;           /* free runs: when freed, in ticks */
+    uint32_t mail;            /* pages in an inbox: FULL ones from here on, or about so many */
+  };
   _Atomic uint32_t remote_count; /* counted remote frees not yet taken in; bit 31: queued in the owner's inbox */
   hd_unit *remote_next;       /* link in the owner's inbox */
 };

@@ -1,10 +1,12 @@
 /* Shapes of threads alone: who allocates, who frees, who is born and who dies. See race.h.
  * SPDX-License-Identifier: MIT */
+#include <pthread.h>
 #include <time.h>
 
 #include "race.h"
 
 enum { HELD = 64, LIFE_STEPS = 400, GENERATIONS = 8, BIRTHS = 150, PIPE_BLOCKS = 4000, RESIZES = 1200, CROWD_STEPS = 500 };
+enum { ROUNDS = 12, SENT = 3072, SENT_BYTES = 1000 };
 
 void race_step(race_thread *self) {
   race_block *got = race_swap(ts_next(&self->rng), ts_below(&self->rng, 4) == 0 ? NULL : race_make(&self->rng));
@@ -71,6 +73,39 @@ static void produce_or_consume(race_thread *self) {
 
 void race_pipeline(const race_plan *plan) {
   race_run(plan, plan->threads, produce_or_consume);
+  race_empty_slots();
+}
+
+/* ---- bursts that others free while their maker does something else ----------------------------------------------------- */
+
+static race_block *sent[2][SENT];
+static pthread_barrier_t next_round;
+
+/* One thread makes three megabytes, the others free what the last one made: pages that are free as a whole lie in its inbox, and the maker,
+ * who needs new ones, takes them out of there. */
+static void send_in_turn(race_thread *self) {
+  unsigned threads = self->plan->threads;
+  for (unsigned round = 0; round < ROUNDS * self->plan->scale; round++) {
+    race_block **now = sent[round % 2], **last = sent[(round + 1) % 2];
+    unsigned place = (self->index + threads - round % threads) % threads;
+    pthread_barrier_wait(&next_round);
+    for (unsigned i = 0; i < SENT && place == 0; i++) now[i] = race_fill(hd_malloc(SENT_BYTES), ts_next(&self->rng), SENT_BYTES);
+    for (unsigned i = place - 1; i < SENT && place > 0; i += threads - 1) {
+      race_drop(last[i]);
+      last[i] = NULL;
+      if (i % 64 == 0) race_step(self);
+    }
+  }
+}
+
+void race_mail(const race_plan *plan) {
+  pthread_barrier_init(&next_round, NULL, plan->threads);
+  race_run(plan, plan->threads, send_in_turn);
+  pthread_barrier_destroy(&next_round);
+  for (unsigned i = 0; i < 2 * SENT; i++) {
+    race_drop(sent[i / SENT][i % SENT]);
+    sent[i / SENT][i % SENT] = NULL;
+  }
   race_empty_slots();
 }
 

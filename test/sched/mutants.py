@@ -106,7 +106,7 @@ MUTANTS = [
 
     Mutant("purge_alloc", "the gate without its barrier", "core/gate.c", [("return hdi_os_heavy_barrier();", "return true;")]),
     Mutant("purge_alloc", "the collector does not look who is inside", "core/gate.c", [
-        ("if (hd_load_acquire(&heap->busy) == 0) return true;", "return true;")]),
+        ("while (hd_load_acquire(&heap->busy) != 0) {", "while (tries < 0) {")]),
     Mutant("purge_alloc", "claimed blocks are purged", "core/page.c", [
         ("return index / 64 != page->group || (claimed >> index % 64 & 1) == 0;", "return (void)claimed, true;")]),
     Mutant("purge_alloc", "the owner does not look at the gate", "core/gate.h", [

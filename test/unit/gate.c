@@ -74,11 +74,11 @@ static void test_settles_only_without_an_owner(void **state) {
   (void)state;
   hdi_gate_enter(&heap);
   hdi_gate_raise(&heap);
-  assert_false(hdi_gate_settle(&heap)); /* it stays inside: the collector gives up */
+  assert_false(hdi_gate_settle(&heap, HD_GATE_TRIES)); /* it stays inside: the collector gives up */
   hdi_gate_open(&heap);
   hdi_gate_leave(&heap);
   hdi_gate_raise(&heap);
-  assert_true(hdi_gate_settle(&heap));
+  assert_true(hdi_gate_settle(&heap, HD_GATE_TRIES));
   hdi_gate_open(&heap);
 }
 
@@ -103,7 +103,7 @@ static void test_stopped_is_stopped(void **state) {
   for (int round = 0; round < 3000; round++) {
     hdi_gate_raise(&heap);
     assert_true(hdi_gate_barrier());
-    if (hdi_gate_settle(&heap)) {
+    if (hdi_gate_settle(&heap, HD_GATE_TRIES)) {
       size_t seen = inside;
       for (int i = 0; i < 50; i++) assert_int_equal(inside, seen);
       assert_int_equal(seen % 2, 0);

@@ -12,6 +12,7 @@
 
 #include "../support/support.h"
 #include "core/page.h"
+#include "core/purge.h"
 #include "core/remote.h"
 #include "heddle.h"
 #include "os/os.h"
@@ -188,20 +189,95 @@ static void test_drained_when_idle(void **state) {
   hdi_remote_flush(hdi_heap_self);
   hdi_gate_leave(hdi_heap_self);
   hdi_gate_raise(owner);
-  assert_true(hdi_gate_barrier() && hdi_gate_settle(owner));
+  assert_true(hdi_gate_barrier() && hdi_gate_settle(owner, HD_GATE_TRIES));
   assert_false(hdi_remote_is_idle(owner, part));
   assert_true(hdi_remote_is_idle(owner, whole));
-  hdi_remote_drain_idle(owner);
+  assert_int_equal(hdi_remote_drain_idle(owner, SIZE_MAX), 1);
   assert_int_equal(counted(part), ENOUGH);
   assert_true(hdi_remote_is_queued(part) && hdi_remote_has_mail(owner));
   assert_int_not_equal(hd_load_relaxed(&whole->kind), HD_UNIT_PAGE);
   hdi_gate_open(owner);
 }
 
+/* The system is ready to stop threads since the start; or never will be. */
+static void test_barrier_is_ready(void **state) {
+  (void)state;
+  if (!hdi_os_heavy_barrier()) assert_false(hdi_os_heavy_barrier_init());
+}
+
+/* Units of memory that was not touched before, of so many that this thread takes and gives back. */
+static size_t take_fresh(size_t count) {
+  static hd_unit *runs[PAGES];
+  static bool zeroed[PAGES];
+  hd_heap *heap = hdi_heap_self;
+  size_t fresh = 0;
+  hdi_gate_enter(heap);
+  for (size_t i = 0; i < count; i++) {
+    runs[i] = hdi_heap_take_run(heap, 1, 1, &zeroed[i]);
+    assert_non_null(runs[i]);
+    fresh += zeroed[i];
+  }
+  for (size_t i = 0; i < count; i++) hdi_space_give(heap->space, runs[i], 1, !zeroed[i]);
+  hdi_gate_leave(heap);
+  return fresh;
+}
+
+/* A try that succeeds ends all pauses; then nothing is left that was touched. */
+static void use_up(void) {
+  hdi_purge_collect(0);
+  for (int i = 180; i < 196; i++) free_of(pages[i], PER_PAGE);
+  for (int tries = 0; take_fresh(1) != 0; tries++) assert_in_range(tries, 0, 32);
+  hdi_purge_collect(0);
+  assert_int_equal(hd_load_relaxed(&hdi_space.dirty_units), 0);
+  assert_int_equal(take_fresh(1), 1);
+}
+
+/* Before new memory is taken, pages of an owner who does something else are: those that are free as a whole, 64 at a time. */
+static void test_fetched_before_growth(void **state) {
+  (void)state;
+  if (!hdi_os_heavy_barrier_init()) skip();
+  use_up();
+  for (int i = 10; i < 25; i++) free_of(pages[i], PER_PAGE);
+  assert_false(hd_load_relaxed(&hdi_remote_much));
+  assert_int_equal(take_fresh(1), 1); /* 15 pages are not worth stopping anybody */
+  for (int i = 25; i < 110; i++) free_of(pages[i], PER_PAGE);
+  assert_true(hd_load_relaxed(&hdi_remote_much));
+  assert_int_equal(take_fresh(64), 0);
+  assert_in_range(hd_load_relaxed(&hdi_space.dirty_units), 64, 64 + 2);
+  assert_true(hd_load_relaxed(&hdi_remote_much) && hdi_remote_has_mail(owner));
+  assert_int_equal(take_fresh(100), 0);
+  assert_false(hdi_remote_has_mail(owner));
+  assert_true(hd_load_relaxed(&owner->stopped) == 0 && owner->held == HD_HOLD_NOT);
+}
+
+/* When there was little, it is not tried again at once; nor while somebody collects. */
+static void test_fetched_again_later(void **state) {
+  (void)state;
+  if (!hdi_os_heavy_barrier_init()) skip();
+  use_up();
+  for (int i = 10; i < 40; i++) free_of(pages[i], PER_PAGE / 2);
+  free_of(pages[40], PER_PAGE);
+  assert_true(hd_load_relaxed(&hdi_remote_much));
+  assert_int_equal(take_fresh(1), 0); /* a try: each page but this one has live blocks */
+  hdi_purge_collect(0);
+  assert_true(hd_load_relaxed(&hdi_remote_much)); /* they wait as before */
+  for (int i = 10; i < 40; i++) free_of(pages[i], PER_PAGE / 2);
+  assert_int_equal(take_fresh(1), 1); /* the pause, */
+  hdi_purge_fork(HD_FORK_PREPARE);
+  assert_int_equal(take_fresh(1), 1); /* the collector's lock, */
+  hdi_purge_fork(HD_FORK_PARENT);
+  hdi_gate_enter(owner);
+  assert_int_equal(take_fresh(1), 1); /* an owner who is inside, */
+  hdi_gate_leave(owner);
+  for (int i = 0; i < 3; i++) assert_int_equal(take_fresh(1), 1); /* and a pause that is longer now */
+  assert_int_equal(take_fresh(30), 0);
+}
+
 int main(void) {
   hd_option_set("purge", "off"); /* or a collector tells the owner before the test looks */
   hd_free(hd_malloc(1));
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_barrier_is_ready),
       cmocka_unit_test(test_limits),
       cmocka_unit_test_setup_teardown(test_counted_then_announced, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_pages_share_an_entry, set_up, tear_down),
@@ -209,6 +285,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_stopped, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_flushed_and_taken, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_drained_when_idle, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_fetched_before_growth, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_fetched_again_later, set_up, tear_down),
   };
   return cmocka_run_group_tests_name("remote", tests, NULL, NULL);
 }
