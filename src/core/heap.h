@@ -17,7 +17,7 @@
 #include "core/space.h"
 #include "core/unit.h"
 
-enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_CACHE_UNITS = 32 };
+enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_CACHE_UNITS = 16 };
 
 /* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. */
 typedef struct hd_slot {
