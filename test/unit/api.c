@@ -86,6 +86,10 @@ static void test_realloc_of_others(void **state) {
   assert_null(hd_heap_realloc(user, &local, 200));
   assert_told("HD-E05");
   assert_null(hd_heap_realloc(user, hd_heap_malloc(user, 100), too_much));
+  void *freed = hd_heap_malloc(user, 100);
+  assert_null(hd_heap_realloc(user, freed, 0));
+  hd_heap_free(user, freed);
+  assert_told("HD-E03"); /* that was a free */
   hd_free(common);
   hd_heap_destroy(heap);
   hd_heap_destroy(user);

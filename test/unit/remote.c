@@ -242,6 +242,10 @@ static void test_fetched_before_growth(void **state) {
   assert_int_equal(take_fresh(1), 1); /* 15 pages are not worth stopping anybody */
   for (int i = 25; i < 110; i++) free_of(pages[i], PER_PAGE);
   assert_true(hd_load_relaxed(&hdi_remote_much));
+  hd_heap *explicit_heap = hd_heap_create(NULL);
+  assert_non_null(hd_heap_malloc(explicit_heap, BYTES)); /* it does not fetch, under its lock; and later it is dead */
+  assert_true(hd_load_relaxed(&hdi_remote_much));
+  hd_heap_destroy(explicit_heap);
   assert_int_equal(take_fresh(64), 0);
   assert_in_range(hd_load_relaxed(&hdi_space.dirty_units), 64, 64 + 2);
   assert_true(hd_load_relaxed(&hdi_remote_much) && hdi_remote_has_mail(owner));
