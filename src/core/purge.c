@@ -23,8 +23,10 @@ enum {
   BATCH = 128,              /* pages handled while heaps are stopped */
   RETRY_TICKS = 8,
   FETCH_MOST = 64,          /* pages taken in while others wait, */
-  FETCH_LEAST = 8,          /* that are worth it, */
-  FETCH_PAUSE = 31          /* and runs at most that are taken without another try when there were fewer */
+  FETCH_LOOKS = 1024,       /* pages looked at for that */
+  FETCH_LEAST = 8,          /* pages that are worth it, */
+  FETCH_SHARE = 64,         /* if they are a 64th of those looked at; */
+  FETCH_PAUSE = 31          /* else up to so many runs are taken without another try, or a quarter of the pages looked at */
 };
 
 /* What the collector last saw of a unit, to know which pages rest. Its own memory: no race with the owners. */
@@ -103,10 +105,11 @@ static void flush_held(void) {
 
 /* The same, mail, and cached runs. All tables first: they fill the inboxes. */
 static void settle_held(void) {
+  size_t looks = SIZE_MAX;
   flush_held();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     if (heap->held == HD_HOLD_OWN) hdi_remote_drain(heap);
-    else if (heap->held == HD_HOLD_GATE) hdi_remote_drain_idle(heap, SIZE_MAX);
+    else if (heap->held == HD_HOLD_GATE) hdi_remote_drain_idle(heap, SIZE_MAX, &looks);
     if (heap->held == HD_HOLD_OWN || heap->held == HD_HOLD_GATE) hdi_heap_drop_cache(heap);
   }
 }
@@ -309,17 +312,18 @@ size_t hdi_purge_collect(size_t keep_bytes) {
 
 /* ---- before new memory is touched --------------------------------------------------------------------------------- */
 
-/* Mail of heaps whose threads do something else. Pages taken in. Whoever is inside its gate keeps its mail until the next time. */
-static size_t fetch_held(void) {
+/* Mail of heaps whose threads do something else. Pages taken in. What is left waits for the next time, also with those who are inside
+ * their gates. */
+static size_t fetch_held(size_t *looks) {
   size_t fetched = 0;
   flush_held();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    bool left = heap->held == HD_HOLD_NOT && is_walkable(heap) && hdi_remote_has_mail(heap);
-    if (left) hd_store_relaxed(&hdi_remote_much, true);
-    if (heap->held != HD_HOLD_GATE) continue;
-    size_t count = hdi_remote_drain_idle(heap, FETCH_MOST - fetched);
-    if (count > 0) hdi_heap_drop_runs(heap);
-    fetched += count;
+    if (heap->held == HD_HOLD_GATE) {
+      size_t count = hdi_remote_drain_idle(heap, FETCH_MOST - fetched, looks);
+      if (count > 0) hdi_heap_drop_runs(heap);
+      fetched += count;
+    }
+    if (heap->held != HD_HOLD_OWN && is_walkable(heap) && hdi_remote_has_much(heap)) hd_store_relaxed(&hdi_remote_much, true);
   }
   return fetched;
 }
@@ -332,10 +336,13 @@ void hdi_purge_fetch(hd_heap *self) {
   }
   if (!hdi_lock_try(&purge.lock)) return;
   hd_store_relaxed(&hdi_remote_much, false);
-  size_t fetched = hold_all(self, 1) ? fetch_held() : 0;
+  size_t looks = FETCH_LOOKS;
+  size_t fetched = hold_all(self, 1) ? fetch_held(&looks) : 0;
   let_go_all(self);
-  purge.fetch_pause = fetched >= FETCH_LEAST ? 0 : (uint32_t)hd_min(2 * purge.fetch_pause + 1, FETCH_PAUSE);
-  hd_store_relaxed(&purge.fetch_wait, purge.fetch_pause);
+  size_t looked = FETCH_LOOKS - looks;
+  bool worth = fetched >= FETCH_LEAST && fetched >= looked / FETCH_SHARE;
+  purge.fetch_pause = worth ? 0 : (uint32_t)hd_min(2 * purge.fetch_pause + 1, FETCH_PAUSE);
+  hd_store_relaxed(&purge.fetch_wait, worth ? 0 : hd_max(purge.fetch_pause, (uint32_t)looked / 4));
   hdi_lock_drop(&purge.lock);
 }
 

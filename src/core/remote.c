@@ -37,6 +37,11 @@ static void push(hd_heap *owner, hd_unit *page) {
   if (HD_UNLIKELY(mail >= MUCH_MAIL) && !hd_load_relaxed(&hdi_remote_much)) hd_store_relaxed(&hdi_remote_much, true);
 }
 
+bool hdi_remote_has_much(hd_heap *owner) {
+  hd_unit *head = hd_load_acquire(&owner->inbox);
+  return head != NULL && hd_peek(&head->mail) >= MUCH_MAIL;
+}
+
 static void announce(hd_unit *page, uint32_t count) {
   /* Read before the count is in: afterwards the page may already belong to somebody else. */
   hd_heap *owner = hdi_heap_owner(page);
@@ -109,19 +114,30 @@ bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page) {
   return true;
 }
 
-size_t hdi_remote_drain_idle(hd_heap *owner, size_t most) {
+/* Others only push meanwhile: the page on top may change, but no page comes back under a newer one. */
+static hd_unit *pop(hd_heap *owner) {
+  hd_unit *page = hd_load_acquire(&owner->inbox);
+  while (page != NULL && !hd_swap_if(&owner->inbox, &page, page->remote_next)) {
+  }
+  return page;
+}
+
+size_t hdi_remote_drain_idle(hd_heap *owner, size_t most, size_t *looks) {
   size_t count = 0;
-  if (!hdi_remote_has_mail(owner)) return 0;
-  hd_unit *page = hd_exchange(&owner->inbox, NULL);
-  while (page != NULL) {
-    hd_unit *next = page->remote_next;
-    if (count == most || !hdi_remote_is_idle(owner, page)) {
-      push(owner, page); /* still QUEUED */
-    } else {
+  hd_unit *page = NULL, *busy = NULL;
+  for (; count < most && *looks > 0 && (page = pop(owner)) != NULL; --*looks) {
+    if (hdi_remote_is_idle(owner, page)) {
       hdi_heap_credit_remote(owner, page, hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED);
       count++;
+    } else {
+      page->remote_next = busy;
+      busy = page;
     }
-    page = next;
+  }
+  while (busy != NULL) {
+    page = busy;
+    busy = busy->remote_next;
+    push(owner, page); /* still QUEUED */
   }
   return count;
 }

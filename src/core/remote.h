@@ -49,12 +49,13 @@ void hdi_remote_flush(hd_heap *self);
 /* Take in the pages of the inbox. The caller is the owner inside the gate, or has the heap's lock. */
 void hdi_remote_drain(hd_heap *owner);
 
-/* For a collector that has stopped the owner: take in only the pages that are idle, so many at most, and leave the others in the inbox.
- * Pages taken in. */
-size_t hdi_remote_drain_idle(hd_heap *owner, size_t most);
+/* For a collector that has stopped the owner: take in only the pages that are idle, and leave the others in the inbox. most: pages taken in
+ * before it ends; looks: pages that it may still look at, counted down. Returns the pages taken in. */
+size_t hdi_remote_drain_idle(hd_heap *owner, size_t most, size_t *looks);
 
-/* Some inbox may hold a megabyte of pages that nobody uses any more, while its owner does something else. */
+/* Some inbox may hold a megabyte of pages that nobody uses any more, while its owner does something else; and whether this one may. */
 extern HD_HIDDEN atomic_bool hdi_remote_much;
+bool hdi_remote_has_much(hd_heap *owner);
 
 /* Whether nobody but the collector can change a page of a stopped heap: no block is live, so the owner has counted all its frees
  * and has none to do; and its slot holds none that could become live without the gate. */
