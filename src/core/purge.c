@@ -340,7 +340,7 @@ void hdi_purge_fetch(hd_heap *self) {
   size_t fetched = hold_all(self, 1) ? fetch_held(&looks) : 0;
   let_go_all(self);
   size_t looked = FETCH_LOOKS - looks;
-  bool worth = fetched >= FETCH_LEAST && fetched >= looked / FETCH_SHARE;
+  bool worth = fetched >= hd_max(FETCH_LEAST, looked / FETCH_SHARE);
   purge.fetch_pause = worth ? 0 : (uint32_t)hd_min(2 * purge.fetch_pause + 1, FETCH_PAUSE);
   hd_store_relaxed(&purge.fetch_wait, worth ? 0 : hd_max(purge.fetch_pause, (uint32_t)looked / 4));
   hdi_lock_drop(&purge.lock);

@@ -357,7 +357,7 @@ RETURN = [
     Fault("fetching is tried for each run though there was nothing", "core/purge.c", "unit.remote",
           "worth ? 0 : hd_max(purge.fetch_pause, (uint32_t)looked / 4)", "0"),
     Fault("a single page is worth the next try at once", "core/purge.c", "unit.remote",
-          "fetched >= FETCH_LEAST && ", "fetched > 0 && "),
+          "hd_max(FETCH_LEAST, looked / FETCH_SHARE)", "hd_max(1, looked / FETCH_SHARE)"),
     Fault("all mail is fetched at once", "core/remote.c", "unit.remote", "count < most && *looks > 0", "most > 0 && *looks > 0"),
     Fault("all mail is looked at", "core/remote.c", "unit.remote", "count < most && *looks > 0", "count < most"),
     Fault("mail of busy pages is lost", "core/remote.c", "unit.remote", "    push(owner, page); /* still QUEUED */\n", ""),
