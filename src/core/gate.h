@@ -39,8 +39,8 @@ static inline bool hdi_gate_is_inside(const hd_heap *heap) { return hd_load_rela
 
 enum { HD_GATE_TRIES = 64 };
 
-/* Collector: stop one heap, or raise the flags of many and then settle them one by one after a single barrier. An owner who is inside is
- * given time to leave, by so many looks but one. */
+/* Collector: stop one heap, or raise the flags of many and then settle them one by one after a single barrier. tries: looks at
+ * whether the owner is inside; between them it is given time to leave. */
 void hdi_gate_raise(hd_heap *heap);
 bool hdi_gate_barrier(void);
 bool hdi_gate_settle(hd_heap *heap, int tries);

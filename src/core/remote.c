@@ -33,7 +33,7 @@ static void push(hd_heap *owner, hd_unit *page) {
     page->remote_next = head;
     mail = full + (head == NULL ? 0 : hd_peek(&head->mail));
     hd_store_owned(&page->mail, mail);
-  } while (!hd_swap_if(&owner->inbox, &head, page)); /* release: pairs with the exchange in hdi_remote_drain */
+  } while (!hd_swap_if(&owner->inbox, &head, page)); /* release: pairs with hdi_remote_drain and pop */
   if (HD_UNLIKELY(mail >= MUCH_MAIL) && !hd_load_relaxed(&hdi_remote_much)) hd_store_relaxed(&hdi_remote_much, true);
 }
 

@@ -14,7 +14,8 @@
  * a collector takes in counts for idle pages only.
  * A freeing thread touches the page only before its own count is in, or while QUEUED is its own.
  * Orders: the byte's release pairs with the acquire fence of a claim (page.c); the count's acq_rel exchange pairs with the
- * compare-and-swap; push (release) pairs with the inbox exchange (acquire).
+ * compare-and-swap; push (release) pairs with the inbox exchange (acquire), and with the load by
+ * which a collector, who has stopped the owner, takes pages out one by one.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_REMOTE_H
 #define HD_CORE_REMOTE_H
