@@ -22,6 +22,7 @@
 enum {
   EXCHANGE_MIN = 4 * 1024 * 1024, /* from here on old memory may be exchanged for fresh memory, to clear it, */
   CLEAR_MAX = 128 * 1024 * 1024,  /* and above this it always is */
+  LOOKS = 16,                     /* pages of it that are looked at before all of it is */
   WRITE_MAX = 1024                /* the first word of a block up to this size is written when another thread frees it */
 };
 
@@ -128,10 +129,18 @@ static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool zero
   return p;
 }
 
+/* Whether three quarters are. To look at 128 MiB takes several times what the exchange does, so a few pages of it come first. */
+static bool mostly_resident(const uint8_t *p, size_t bytes) {
+  size_t part = bytes / LOOKS, absent = 0;
+  for (const uint8_t *at = p; at < p + bytes && absent <= LOOKS / 4; at += part) {
+    if (hdi_os_resident_in(at + hd_round_down(part / 2, hdi_os.page_bytes), hdi_os.page_bytes) == 0) absent++;
+  }
+  return absent <= LOOKS / 4 && hdi_os_resident_in(p, bytes) >= bytes / 4 * 3;
+}
+
 /* To clear what is resident takes a fifth of what its faults would (of small pages a fifteenth). What is not shall not become so. */
 static bool should_exchange(const hd_heap *heap, const void *p, size_t bytes) {
-  if (bytes < EXCHANGE_MIN || heap->own_space) return false;
-  return bytes > CLEAR_MAX || hdi_os_resident_in(p, bytes) < bytes / 4 * 3;
+  return bytes >= EXCHANGE_MIN && !heap->own_space && (bytes > CLEAR_MAX || !mostly_resident(p, bytes));
 }
 
 static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zero) {
@@ -150,27 +159,32 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
   return p;
 }
 
-/* A run that this heap freed a moment ago. NULL: there is none of this length. */
-static inline void *large_again(hd_heap *heap, size_t bytes) {
-  size_t units = (bytes + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT;
-  if (bytes > (size_t)HD_CACHE_RUN << HD_UNIT_SHIFT || hd_load_stable(hd_unit *, &heap->cached[units]) == NULL || !hdi_gate_try(heap))
-    return NULL;
-  hd_unit *first = heap->cached[units] == NULL ? NULL : hdi_heap_take_cached(heap, units);
-  void *p = first == NULL ? NULL : hdi_large_make(heap, first, bytes, false);
-  hdi_gate_leave(heap);
-  return p;
-}
-
-static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes) {
-  void *again = large_again(hdi_heap_self, bytes);
-  if (HD_LIKELY(again != NULL)) return again;
+static __attribute__((noinline)) void *alloc_new_run(size_t bytes) {
   if (bytes > PTRDIFF_MAX) return no_memory();
   hd_heap *heap = own_heap();
   if (heap == NULL) return alloc_elsewhere(bytes, false);
   return alloc_large(heap, bytes, 1, false);
 }
 
-/* Every call here is the last thing done, so the ways through have no stack frame. */
+/* Every call from here to hdi_alloc_medium is the last thing done, so the ways through have no stack frame. */
+
+/* A run that this thread freed a moment ago is a block again. */
+static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes) {
+  hd_heap *heap = hdi_heap_self;
+  size_t units = (bytes + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT;
+  if (HD_UNLIKELY(bytes > (size_t)HD_CACHE_RUN << HD_UNIT_SHIFT)) return alloc_new_run(bytes);
+  if (HD_UNLIKELY(hd_load_stable(hd_unit *, &heap->cached[units]) == NULL || !hdi_gate_try(heap))) return alloc_new_run(bytes);
+  if (HD_UNLIKELY(heap->cached[units] == NULL)) { /* a collector has been here since the look above */
+    hdi_gate_leave(heap);
+    return alloc_new_run(bytes);
+  }
+  hd_unit *first = hdi_heap_take_cached(heap, units);
+  void *p = hdi_space_address(&hdi_space, first);
+  hdi_large_make_at(p, first, bytes, (uintptr_t)0, false);
+  hdi_gate_leave(heap);
+  return p;
+}
+
 static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *heap, size_t class_index) {
   hd_slot *slot = &heap->slot[class_index];
   if (HD_UNLIKELY(hd_load_stable(uint64_t, &slot->bits) == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
@@ -393,12 +407,8 @@ static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   else free_remote(p, unit, index, self);
 }
 
-static void free_large(void *p, hd_unit *unit, hd_heap *self) {
-  if (HD_UNLIKELY(unit->base != p || hd_load_relaxed(&unit->live) != 1)) {
-    misuse(p);
-    return;
-  }
-  hd_store_relaxed(&unit->live, 0u);
+/* Past the cache: the run goes to the space, or belongs to an explicit heap. The caller has won `live`. */
+static __attribute__((noinline)) void free_run(hd_unit *unit, hd_heap *self) {
   hd_heap *heap = hdi_heap_owner(unit);
   if (HD_UNLIKELY(heap != NULL && heap->one_user)) {
     hdi_large_free(heap, unit); /* takes the lock by itself */
@@ -416,7 +426,24 @@ static void free_large(void *p, hd_unit *unit, hd_heap *self) {
   hdi_purge_note();
 }
 
-/* Any pointer, found by the exact way; but for blocks of hardened pages, which the window's entry finds as surely. */
+static inline void free_large(void *p, hd_unit *unit, hd_heap *self) {
+  if (HD_UNLIKELY(unit->base != p || hd_load_relaxed(&unit->live) != 1)) {
+    misuse(p);
+    return;
+  }
+  hd_store_relaxed(&unit->live, 0u);
+  size_t units = unit->run_units;
+  bool keep = hdi_heap_has_room(self, units) && hd_load_relaxed(&unit->owner) == 0 && !hdi_heap_is_empty(self);
+  if (HD_UNLIKELY(!keep || !hdi_gate_try(self))) {
+    free_run(unit, self);
+    return;
+  }
+  hd_store_relaxed(&unit->kind, HD_UNIT_NONE);
+  hdi_heap_keep_run(self, unit, units);
+  hdi_gate_leave(self);
+  hdi_purge_note();
+}
+
 static void free_any(void *p, hd_heap *self) {
   if (p == NULL) return;
   hd_unit *entry = hdi_space_entry(p);

@@ -69,10 +69,8 @@ void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) 
   } else if (heap->explicit_heap) {
     heap->held_units -= units;
     unlist_run(heap, first);
-  } else if (dirty && units <= HD_CACHE_RUN && heap->cached_units + units <= HD_CACHE_UNITS) {
-    first->next = heap->cached[units];
-    hd_store_owned(&heap->cached[units], first);
-    heap->cached_units += (uint32_t)units;
+  } else if (dirty && hdi_heap_has_room(heap, units)) {
+    hdi_heap_keep_run(heap, first, units);
     return;
   }
   hdi_space_give(heap->space, first, units, dirty);

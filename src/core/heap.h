@@ -163,8 +163,20 @@ bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page);
 static inline hd_unit *hdi_heap_take_cached(hd_heap *heap, size_t units) {
   hd_unit *first = heap->cached[units];
   hd_store_owned(&heap->cached[units], first->next);
-  heap->cached_units -= (uint32_t)units;
+  hd_store_owned(&heap->cached_units, heap->cached_units - (uint32_t)units);
   return first;
+}
+
+/* Whether the cache may keep a run of so many units. */
+static inline bool hdi_heap_has_room(const hd_heap *heap, size_t units) {
+  return units <= HD_CACHE_RUN && hd_load_stable(uint32_t, &heap->cached_units) + units <= HD_CACHE_UNITS;
+}
+
+/* Put a run of so many units, which was touched, into the cache. */
+static inline void hdi_heap_keep_run(hd_heap *heap, hd_unit *first, size_t units) {
+  first->next = heap->cached[units];
+  hd_store_owned(&heap->cached[units], first);
+  hd_store_owned(&heap->cached_units, heap->cached_units + (uint32_t)units);
 }
 
 /* From the class's slot: its distance there is the same for all classes. */

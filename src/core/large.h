@@ -16,10 +16,9 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
 
 static inline size_t hdi_large_usable(size_t bytes) { return hd_round_up(bytes, hdi_os.page_bytes); }
 
-/* Make a run the heap's block of bytes. zeroed: it reads as zero. */
-static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed) {
-  uint8_t *block = hdi_space_address(heap->space, first);
-  hd_store_owned(&first->base, block);
+/* Make a run that starts at p a block of bytes. owner: as the unit says it, 0 for a thread's block. zeroed: it reads as zero. */
+static inline void hdi_large_make_at(uint8_t *p, hd_unit *first, size_t bytes, uintptr_t owner, bool zeroed) {
+  hd_store_owned(&first->base, p);
   hd_store_owned(&first->inverse, 1);
   hd_store_owned(&first->shift, 0);
   hd_store_owned(&first->capacity, 1);
@@ -27,10 +26,17 @@ static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes, 
   hd_store_owned(&first->head, first);
   hd_store_owned(&first->class_index, 0);
   first->zeroed = zeroed;
-  hd_store_relaxed(&first->owner, heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT | HD_OWNER_LARGE : (uintptr_t)0);
+  hd_store_relaxed(&first->owner, owner);
   hd_store_relaxed(&first->live, 1u);
   hd_store_release(&first->kind, HD_UNIT_LARGE);
-  return block;
+}
+
+/* Make a run the heap's block of bytes. zeroed: it reads as zero. */
+static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed) {
+  uint8_t *p = hdi_space_address(heap->space, first);
+  uintptr_t owner = heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT | HD_OWNER_LARGE : (uintptr_t)0;
+  hdi_large_make_at(p, first, bytes, owner, zeroed);
+  return p;
 }
 
 /* Free the block whose first unit this is. The caller has won `live`. heap: whose cache may keep the run (the caller is its owner,

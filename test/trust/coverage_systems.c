@@ -238,6 +238,15 @@ static void no_reserve_in_fork(void) {
   use();
 }
 
+/* calloc of a block that was used before and never touched looks at some pages of it, not at all. */
+static void few_looks(void) {
+  hd_free(hd_malloc(100 * MIB));
+  uint8_t *p = hd_calloc(1, 100 * MIB);
+  TS_CHECK(p != NULL && p[50 * MIB] == 0, "calloc gives zeroes");
+  TS_CHECK(refuse.asked > 0 && refuse.asked <= 16 * hdi_os.page_bytes, "%zu bytes were looked at", refuse.asked);
+  hd_free(p);
+}
+
 static void without_huge(void) { hdi_os.huge_bytes = 0; }
 static void no_huge(void) {
   refuse.init = without_huge;
@@ -518,6 +527,7 @@ static const struct system systems[] = {
     {"nothing_behind", nothing_behind}, {"busy_start", busy_start}, {"many_moves", many_moves},
     {"reserved_then_refused", reserved_then_refused}, {"refused_step", refused_step}, {"refused_beside_others", refused_beside_others},
     {"idle_helper", idle_helper}, {"little_memory", little_memory}, {"much_memory", much_memory},
+    {"few_looks", few_looks},
 };
 
 int main(void) { return run_systems(systems, sizeof systems / sizeof systems[0]); }

@@ -13,6 +13,7 @@ extern struct refuse {
   size_t commit_from, reserve_below; /* only such lengths, when not 0 */
   int claim_after, reserve_after, guard_after; /* so many calls first that are not refused */
   bool seems_resident;               /* all of it is resident, as after a dense growth */
+  size_t asked;                      /* bytes of which somebody asked whether they are resident */
   bool hasty;                        /* nobody waits for longer than a millisecond */
   bool next;                         /* there is no other allocator in the process */
   const char *file;                  /* what any options file says */

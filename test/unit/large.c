@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "core/large.h"
+#include "core/options.h"
 #include "core/thread.h"
 #include "heddle.h"
 #include "os/os.h"
@@ -133,15 +134,34 @@ static size_t resident_when_cleared(size_t bytes, size_t step) {
   return resident;
 }
 
+/* The same where only the pages are filled that are looked at first: in the middle of each sixteenth. */
+static void test_looks_are_not_all(void **state) {
+  (void)state;
+  enum { LOOKS = 16 };
+  const size_t bytes = 64 * MIB, part = bytes / LOOKS;
+  hd_collect(0);
+  hdi_options.thp = HD_THP_NEVER;
+  uint8_t *old = hd_malloc(bytes);
+  assert_non_null(old);
+  for (int i = 0; i < LOOKS; i++) memset(old + (size_t)i * part + part / 2, 0x5a, hdi_os.page_bytes);
+  assert_int_equal(hdi_os_resident_in(old, bytes), LOOKS * hdi_os.page_bytes);
+  hd_free(old);
+  uint8_t *p = hd_calloc(1, bytes);
+  assert_ptr_equal(p, old);
+  assert_int_equal(hdi_os_resident_in(p, bytes), 0);
+  hd_free(p);
+  hdi_options.thp = HD_THP_AUTO;
+}
+
 /* Old memory is cleared where it is resident, and exchanged where it is not, or where there is very much of it. */
 static void test_cleared_or_exchanged(void **state) {
   (void)state;
   assert_int_equal(resident_when_cleared(5 * MIB, 1), 5 * MIB);
   assert_int_equal(resident_when_cleared(128 * MIB, 1), 128 * MIB);
   assert_int_equal(resident_when_cleared(128 * MIB + HD_UNIT_BYTES, 1), 0);
-  hd_option_set("thp", "never");
+  hdi_options.thp = HD_THP_NEVER;
   assert_int_equal(resident_when_cleared(6 * MIB, 2), 0);
-  hd_option_set("thp", "auto");
+  hdi_options.thp = HD_THP_AUTO;
 }
 
 static int misuses;
@@ -172,6 +192,7 @@ static void test_misuse(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_looks_are_not_all), /* first: nothing has asked for huge pages yet */
       cmocka_unit_test(test_limit_in_place), cmocka_unit_test(test_limit_by_moves), cmocka_unit_test(test_limit_by_copies),
       cmocka_unit_test(test_without_moves),  cmocka_unit_test(test_moves_of_heaps), cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_cleared_or_exchanged),
