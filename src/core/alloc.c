@@ -198,12 +198,12 @@ static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *he
   return p;
 }
 
-/* The block of a medium class that the thread freed last. false: there is none, or a collector is at it. */
+/* The block of a medium class that the thread freed last. false: there is none, or a collector is at it. A thread without a heap goes
+ * through the empty one's gate, where nobody else looks, and finds nothing. */
 FAST bool take_cached(hd_heap *heap, size_t class_index, void **p) {
   hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
-  bool empty = hd_load_stable(hd_cached *, &magazine->top) == hd_load_owned(&magazine->first);
-  if (HD_UNLIKELY(empty || !hdi_gate_try(heap))) return false;
-  if (HD_UNLIKELY(magazine->top == magazine->first)) { /* a collector has been here since the look above */
+  if (HD_UNLIKELY(!hdi_gate_try(heap))) return false;
+  if (HD_UNLIKELY(magazine->top == magazine->first)) {
     hdi_gate_leave(heap);
     return false;
   }

@@ -115,10 +115,10 @@ MUTANTS = [
         ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) {\n    free_later(p, unit, heap);\n    return;\n  }\n  hd_magazine",
          "  (void)free_later;\n  hd_magazine")]),
     Mutant("purge_alloc", "a malloc takes what the magazine held before the gate", "core/alloc.c", [
-        ("  bool empty = hd_load_stable(hd_cached *, &magazine->top) == hd_load_owned(&magazine->first);\n",
-         "  hd_cached *top = magazine->top;\n  bool empty = top == magazine->first;\n"),
-        ("  if (HD_UNLIKELY(magazine->top == magazine->first)) { /* a collector has been here since the look above */\n"
-         "    hdi_gate_leave(heap);\n    return false;\n  }\n", "  magazine->top = top;\n")]),
+        ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) return false;\n"
+         "  if (HD_UNLIKELY(magazine->top == magazine->first)) {\n    hdi_gate_leave(heap);\n    return false;\n  }\n",
+         "  hd_cached *top = magazine->top;\n"
+         "  if (top == magazine->first || !hdi_gate_try(heap)) return false;\n  magazine->top = top;\n")]),
     Mutant("purge_alloc", "what is in the magazine is free by its byte", "core/alloc.c", [
         ("hd_store_relaxed(state, HD_BLOCK_CACHED);", "hd_store_relaxed(state, HD_BLOCK_FREE);")]),
     Mutant("adopt", "a thread leaves its magazines full", "core/heap.c", [

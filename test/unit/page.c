@@ -188,6 +188,56 @@ static void test_claim_again_wants_a_quarter(void **state) {
   drop_page(page);
 }
 
+/* The next group, where there is nothing else to see to: all of it was handed out, some is free, nobody has told of frees. */
+static void test_quick_claim(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(64));
+  class.step = 64;
+  for (int i = 0; i < 3; i++) {
+    assert_true(hdi_claim_next(page, &slot, &class));
+    assert_int_equal(hdi_claim_quick(page, &slot, &class), 0); /* virgin blocks come after */
+    assert_int_equal(take_all(), 64);
+  }
+  assert_int_equal(page->fresh, 192);
+  page->group = 0;
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  free_block(page, 65);
+  for (uint32_t i = 100; i < 128; i++) free_block(page, i);
+  uint32_t credit = page->credit;
+  class.extend = true;
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  class.extend = false;
+  hd_store_relaxed(&page->remote_count, 1u);
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  hd_store_relaxed(&page->remote_count, 0u);
+  class.zeroed = true;
+  uint64_t bits = hdi_claim_quick(page, &slot, &class);
+  assert_true(bits == (UINT64_C(0xfffffff) << 36 | 2) && slot.bits == bits);
+  assert_int_equal(page->group, 1);
+  assert_int_equal(page->credit, credit + 29);
+  assert_ptr_equal(slot.blocks, page->base + 64 * 64);
+  assert_ptr_equal(slot.map, page->map + 64);
+  assert_false(class.zeroed);
+  assert_int_equal(take_all(), 29);
+  for (uint32_t i = 0; i < 192; i++) free_block(page, i);
+  page->group = 1;
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0); /* all is free: from the start again */
+  drop_page(page);
+}
+
+/* A page of one group has no next one. */
+static void test_quick_claim_of_a_full_page(void **state) {
+  (void)state;
+  hd_unit *page = taken_page();
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  page->group = UINT32_MAX; /* as when it has just become CURRENT: all in use, as far as the owner knows */
+  hd_store_release(&page->map[3], HD_BLOCK_FREE);
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  free_block(page, 5);
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0x28);
+  drop_page(page);
+}
+
 /* Of a group that is touched in part only, what is virgin stays virgin. */
 static void test_claim_again_leaves_virgin_blocks(void **state) {
   (void)state;
@@ -353,6 +403,7 @@ int main(void) {
       cmocka_unit_test(test_claims_cover_each_block_once),
       cmocka_unit_test(test_virgin_blocks_last),
       cmocka_unit_test(test_claim_again_wants_a_quarter),
+      cmocka_unit_test(test_quick_claim), cmocka_unit_test(test_quick_claim_of_a_full_page),
       cmocka_unit_test(test_claim_again_leaves_virgin_blocks),
       cmocka_unit_test(test_claims_all_of_resident_memory),
       cmocka_unit_test(test_claims_nothing_of_a_full_page),
