@@ -224,18 +224,9 @@ HOT void *hdi_alloc_medium(size_t bytes) {
 
 typedef uint64_t hd_pair __attribute__((vector_size(16), may_alias));
 
-/* Clear a block's usable size, a multiple of 16: all of it, because hd_recalloc counts on the part behind the request too.
- * Short ones inline: the call would cost more than the stores. */
-static inline void clear(void *p, size_t bytes) {
-  if (bytes > 128) {
-    memset(p, 0, bytes);
-    return;
-  }
-  hd_pair *at = p;
-  for (size_t done = 0; done < bytes; done += 16) *at++ = (hd_pair){0, 0};
-}
-
-/* The same for 16 to 64 bytes: two stores from either end meet or overlap. */
+/* Clear a block's usable size, a multiple of 16: all of it, because hd_recalloc counts on the part behind the request too. Short ones
+ * inline: a call would cost more than the stores. And without a loop, which nobody can predict where sizes change: stores from either end
+ * meet or overlap. */
 FAST void clear_tiny(uint8_t *p, size_t bytes) {
   const hd_pair zero = {0, 0};
   *(hd_pair *)p = zero;
@@ -243,6 +234,23 @@ FAST void clear_tiny(uint8_t *p, size_t bytes) {
   if (bytes <= 32) return;
   *(hd_pair *)(p + 16) = zero;
   *(hd_pair *)(p + bytes - 32) = zero;
+}
+
+static inline void clear(uint8_t *p, size_t bytes) {
+  const hd_pair zero = {0, 0};
+  if (bytes <= 64) {
+    clear_tiny(p, bytes);
+    return;
+  }
+  if (bytes > 128) {
+    memset(p, 0, bytes);
+    return;
+  }
+#pragma GCC unroll 4
+  for (size_t at = 0; at < 64; at += 16) {
+    *(hd_pair *)(p + at) = zero;
+    *(hd_pair *)(p + bytes - 64 + at) = zero;
+  }
 }
 
 void *hdi_alloc_zeroed(size_t count, size_t bytes) {
