@@ -55,6 +55,16 @@ FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map, uint32_t *count) 
 }
 #endif
 
+/* Free blocks of a group that have been handed out before, and how many. */
+FAST uint64_t hdi_claim_touched(const hd_unit *page, uint32_t group, uint32_t *count) {
+  uint64_t bits = hdi_claim_free_blocks(page->map + (size_t)group * 64, count);
+  uint32_t touched = page->fresh - group * 64;
+  if (touched >= 64) return bits;
+  bits &= hd_low_mask(touched);
+  *count = hd_bit_count(bits);
+  return bits;
+}
+
 /* Only busy classes are worth memory that makes claims fewer. Of the others there are many, and each would keep what it once touched. */
 FAST void hdi_claim_count(hd_heap *heap, hd_class *class) {
   heap->claims++;
@@ -85,14 +95,9 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
     return 0;
   }
   if (HD_UNLIKELY(hdi_claim_wants_more(page, class))) return 0;
-  uint32_t touched = page->fresh - at;
-  if (touched > 64) touched = 64;
+  uint32_t touched = (uint32_t)hd_min(page->fresh - at, 64);
   uint32_t count = 0;
-  uint64_t bits = hdi_claim_free_blocks(page->map + at, &count);
-  if (touched < 64) {
-    bits &= ~(UINT64_MAX << touched);
-    count = hd_bit_count(bits);
-  }
+  uint64_t bits = hdi_claim_touched(page, page->group, &count);
   if (count * 4 < touched) {
     if (HD_LIKELY(page->capacity > 64)) class->pause = AGAIN_PAUSE;
     if (page->capacity > 64 || count * FEW_BLOCKS_SHARE < touched) return 0;
@@ -118,30 +123,32 @@ static inline bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class,
   return true;
 }
 
-/* The next group of a CURRENT page, where all of it was handed out before and other threads have told nothing: what most claims come to.
- * Returns its bits; 0: none are free, or there is more to see to. */
+/* Whether so many free blocks of the touched part are enough to go through it once more. */
+FAST bool hdi_claim_pays(const hd_unit *page, int64_t unused) {
+  return unused > 0 && unused * (page->capacity <= 64 ? FEW_BLOCKS_SHARE : SHARE) >= page->fresh;
+}
+
+/* The next group of a CURRENT page, or the first one again, where other threads have told nothing: what most claims come to. Returns its
+ * bits; 0: none are free, or there is more to see to. */
 FAST uint64_t hdi_claim_quick(hd_unit *page, hd_slot *slot, hd_class *class) {
   uint32_t group = page->group + 1;
   uint32_t count = 0;
-  bool some = page->credit > 1 && page->credit <= page->capacity && (group + 1) * 64 <= page->fresh;
+  bool some = page->credit > 1 && page->credit <= page->capacity; /* neither all free nor all in use */
   if (!some || class->extend || hd_load_relaxed(&page->remote_count) != 0) return 0;
-  uint64_t bits = hdi_claim_free_blocks(page->map + group * 64, &count);
+  if (group * 64 >= page->fresh) {
+    if (!hdi_claim_pays(page, (int64_t)page->fresh - (page->credit - 1))) return 0;
+    group = 0;
+  }
+  uint64_t bits = hdi_claim_touched(page, group, &count);
   if (bits != 0) hdi_claim_counted(page, slot, class, group, bits, count);
   return bits;
-}
-
-/* Free blocks of a group that have been handed out before. */
-FAST uint64_t hdi_claim_touched(const hd_unit *page, uint32_t group) {
-  uint32_t count = 0;
-  uint64_t bits = hdi_claim_free_blocks(page->map + (size_t)group * 64, &count);
-  uint32_t touched = page->fresh - group * 64;
-  return touched >= 64 ? bits : bits & hd_low_mask(touched);
 }
 
 /* The first group in [from, to) with a free block that has been handed out before; its bits in *bits. */
 FAST uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits) {
   for (uint32_t group = from; group < to; group++) {
-    *bits = hdi_claim_touched(page, group);
+    uint32_t count = 0;
+    *bits = hdi_claim_touched(page, group, &count);
     if (*bits != 0) return group;
   }
   return to;
@@ -159,11 +166,6 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *clas
   return true;
 }
 
-/* Whether so many free blocks of the touched part are enough to go through it once more. */
-FAST bool hdi_claim_pays(const hd_unit *page, int64_t unused) {
-  return unused > 0 && unused * (page->capacity <= 64 ? FEW_BLOCKS_SHARE : SHARE) >= page->fresh;
-}
-
 /* Other threads free first and tell later, so more of the touched part may be free than the owner knows. Of a class for which they do,
  * count the bytes before memory is touched for it. A count that comes out too small is the last one until somebody tells again. */
 static inline bool hdi_claim_untold(hd_unit *page, hd_slot *slot, hd_class *class) {
@@ -172,7 +174,7 @@ static inline bool hdi_claim_untold(hd_unit *page, hd_slot *slot, hd_class *clas
   uint64_t bits = 0;
   uint32_t first = hdi_claim_group(page, 0, groups, &bits);
   int64_t unused = hd_bit_count(bits);
-  for (uint32_t i = first + 1; i < groups; i++) unused += hd_bit_count(hdi_claim_touched(page, i));
+  for (uint32_t i = first + 1, count = 0; i < groups; i++, unused += count) hdi_claim_touched(page, i, &count);
   class->told = hdi_claim_pays(page, unused);
   if (class->told) hdi_claim_bits(page, slot, class, first, bits);
   return class->told;

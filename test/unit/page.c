@@ -219,6 +219,18 @@ static void test_quick_claim(void **state) {
   assert_ptr_equal(slot.map, page->map + 64);
   assert_false(class.zeroed);
   assert_int_equal(take_all(), 29);
+  page->group = 2; /* the last one: round again where an eighth is free */
+  for (uint32_t i = 1; i < 24; i++) free_block(page, i);
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  free_block(page, 130);
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0xfffffe);
+  assert_int_equal(page->group, 0);
+  assert_int_equal(take_all(), 23);
+  page->fresh = 160; /* as if half of the last group had never been handed out */
+  page->group = 1;
+  assert_int_equal(hdi_claim_quick(page, &slot, &class), 4);
+  assert_int_equal(take_all(), 1);
+  page->fresh = 192;
   for (uint32_t i = 0; i < 192; i++) free_block(page, i);
   page->group = 1;
   assert_int_equal(hdi_claim_quick(page, &slot, &class), 0); /* all is free: from the start again */
