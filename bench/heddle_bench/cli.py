@@ -32,13 +32,20 @@ def choose_rows(quick, scale, only, workloads, real):
     if real:
         rows += [r for r in suite.real_rows() if r.quick or not quick]
     if workloads:
-        wanted = split_words(workloads)
-        rows = [r for r in rows if any(fnmatch.fnmatch(r.family, w) or r.family.split("/")[0] == w for w in wanted)]
-    if only:
-        rows = [r for r in rows if any(fnmatch.fnmatch(r.name, w) for w in split_words(only))]
+        rows = matching(rows, split_words(workloads), lambda r: (r.family, r.family.split("/")[0]))
+    rows = matching(rows, split_words(only), lambda r: (r.name,)) if only else rows
     if not rows:
         raise BenchError("no row has such a name; --list shows them")
     return rows
+
+
+def matching(rows, wanted, names_of):
+    """The rows that one of the wanted names means. A name that means none is an error, not a row less."""
+    found = {w: [r for r in rows if any(fnmatch.fnmatch(n, w) for n in names_of(r))] for w in wanted}
+    unknown = [w for w, meant in found.items() if not meant]
+    if unknown:
+        raise BenchError(f"no row is called {', '.join(unknown)}; --list shows them")
+    return [r for r in rows if any(r in meant for meant in found.values())]
 
 
 def choose_shapes(text, scale):

@@ -52,7 +52,7 @@ def find_allocators(heddle, peers_json, wanted=None):
         listing = json.loads(Path(peers_json).read_text())
     except FileNotFoundError:
         raise BenchError(f"no {peers_json}: run bench/peers.sh first") from None
-    except ValueError as problem:
+    except (OSError, ValueError) as problem:
         raise BenchError(f"{peers_json}: {problem}") from None
     found += [Allocator(p["name"], p["path"], p["version"]) for p in listing["peers"]]
     remarks += [f"peer {m['name']} is missing: {m['problem']}" for m in listing.get("missing", [])]

@@ -2,11 +2,12 @@
 
 import json
 
+import pytest
 from rich.console import Console
 
 from heddle_bench import cli, tables
 from heddle_bench.figures import Results, Run
-from heddle_bench.measure import Allocator, Sample
+from heddle_bench.measure import Allocator, BenchError, Sample, find_allocators
 from heddle_bench.suite import Row
 
 ALLOCATORS = [Allocator(name, "", "1") for name in ("heddle", "system")]
@@ -93,3 +94,16 @@ def test_nobody_always_runs_behind_the_same_allocator():
         before = [names[at - 1] for at in range(1, len(names)) if names[at] == name and runner.seen[at][0] == runner.seen[at - 1][0]]
         most = max(before.count(other) for other in "abcd")
         assert most < len(before) * 2 / 3
+
+
+def test_a_name_that_means_no_row_is_an_error():
+    assert [r.name for r in cli.choose_rows(False, 1.0, "empty t1,larson t*", None, False)][:2] == ["empty t1", "larson t1"]
+    with pytest.raises(BenchError, match="no row is called pairs/pair-64;"):
+        cli.choose_rows(False, 1.0, "empty t1,pairs/pair-64", None, False)
+    with pytest.raises(BenchError, match="no row is called larsen"):
+        cli.choose_rows(False, 1.0, None, "pairs,larsen", False)
+
+
+def test_a_folder_is_no_list_of_peers(tmp_path):
+    with pytest.raises(BenchError, match=f"{tmp_path}: .*directory"):
+        find_allocators("none", str(tmp_path))
