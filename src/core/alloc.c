@@ -434,14 +434,15 @@ static __attribute__((noinline)) void free_run(hd_unit *unit, hd_heap *self) {
   hdi_purge_note();
 }
 
-static inline void free_large(void *p, hd_unit *unit, hd_heap *self) {
-  if (HD_UNLIKELY(unit->base != p || hd_load_relaxed(&unit->live) != 1)) {
+/* The block that starts at p, of a thread or of an explicit heap. */
+static inline void free_large(void *p, hd_unit *unit, uintptr_t owner, hd_heap *self) {
+  if (HD_UNLIKELY(hd_load_relaxed(&unit->live) != 1)) {
     misuse(p);
     return;
   }
   hd_store_relaxed(&unit->live, 0u);
   size_t units = unit->run_units;
-  bool keep = hdi_heap_has_room(self, units) && hd_load_relaxed(&unit->owner) == 0 && !hdi_heap_is_empty(self);
+  bool keep = owner == 0 && hdi_heap_has_room(self, units) && !hdi_heap_is_empty(self);
   if (HD_UNLIKELY(!keep || !hdi_gate_try(self))) {
     free_run(unit, self);
     return;
@@ -471,7 +472,8 @@ static void free_any(void *p, hd_heap *self) {
       break;
     case HD_UNIT_LARGE:
       if (hdi_unit_is_hardened(unit)) hdi_hardened_run_free(p, unit);
-      else free_large(p, unit, self);
+      else if (unit->base != p) misuse(p);
+      else free_large(p, unit, hd_load_relaxed(&unit->owner), self);
       break;
     default:
       misuse(p);
@@ -496,7 +498,7 @@ static __attribute__((noinline)) void free_of_others(void *p, hd_unit *unit, hd_
     }
   }
   /* A large block: an address that only leads to some other one's entry is not where that block starts. */
-  if (owner == 0 && hd_load_acquire(&unit->kind) == HD_UNIT_LARGE && hd_load_owned(&unit->base) == p) free_large(p, unit, heap);
+  if (owner == 0 && hd_load_acquire(&unit->kind) == HD_UNIT_LARGE && hd_load_owned(&unit->base) == p) free_large(p, unit, 0, heap);
   else free_any(p, heap);
 }
 

@@ -288,7 +288,7 @@ MISUSE = [
           "    hdi_free_dead(unit, state);\n    return;\n  }\n  hd_unit *head = unit->head;\n  /* The cache line",
           "  hd_block_state *state = unit->map + index;\n  hd_unit *head = unit->head;\n  /* The cache line"),
     Fault("an interior pointer into a large block is accepted", "core/alloc.c", "misuse",
-          "if (HD_UNLIKELY(unit->base != p || hd_load_relaxed", "if (HD_UNLIKELY(hd_load_relaxed"),
+          "      else if (unit->base != p) misuse(p);\n", ""),
     Fault("a pointer that was never handed out goes to the next allocator", "core/alloc.c", "unit.report",
           "  if (hdi_space_covers(p)) {\n    hdi_report_misuse(\"free\", p, NULL);\n    return;\n  }\n", ""),
     Fault("realloc takes a freed block", "core/alloc.c", "misuse",
