@@ -131,9 +131,9 @@ static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool zero
 
 /* Whether three quarters are. To look at 128 MiB takes several times what the exchange does, so a few pages of it come first. */
 static bool mostly_resident(const uint8_t *p, size_t bytes) {
-  size_t part = bytes / LOOKS, absent = 0;
-  for (const uint8_t *at = p; at < p + bytes && absent <= LOOKS / 4; at += part) {
-    if (hdi_os_resident_in(at + hd_round_down(part / 2, hdi_os.page_bytes), hdi_os.page_bytes) == 0) absent++;
+  size_t page = hdi_os.page_bytes, part = hd_round_down(bytes / LOOKS, page), absent = 0;
+  for (size_t i = 0; i < LOOKS && absent <= LOOKS / 4; i++) {
+    if (hdi_os_resident_in(p + i * part + hd_round_down(part / 2, page), page) == 0) absent++;
   }
   return absent <= LOOKS / 4 && hdi_os_resident_in(p, bytes) >= bytes / 4 * 3;
 }
@@ -453,6 +453,7 @@ static inline void free_large(void *p, hd_unit *unit, uintptr_t owner, hd_heap *
   hdi_purge_note();
 }
 
+/* Any pointer, found by the exact way; but for blocks of hardened pages, which the window's entry finds as surely. */
 static void free_any(void *p, hd_heap *self) {
   if (p == NULL) return;
   hd_unit *entry = hdi_space_entry(p);

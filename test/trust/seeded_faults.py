@@ -183,6 +183,8 @@ ZEROES = [
     Fault("old memory is exchanged, resident or not", "core/alloc.c", "unit.large",
           "(bytes > CLEAR_MAX || !mostly_resident(p, bytes));", "true;"),
     Fault("very long blocks are cleared", "core/alloc.c", "unit.large", "(bytes > CLEAR_MAX || !mostly", "(!mostly"),
+    Fault("looks at places where no page begins", "core/alloc.c", "unit.large",
+          "part = hd_round_down(bytes / LOOKS, page), absent", "part = bytes / LOOKS, absent"),
     Fault("a few pages say whether a long block is cleared", "core/alloc.c", "unit.large",
           "absent <= LOOKS / 4 && hdi_os_resident_in(p, bytes) >= bytes / 4 * 3;", "absent <= LOOKS / 4;"),
     Fault("a dirty run is handed out as clean", "core/space.c", "unit.heap",

@@ -157,6 +157,8 @@ static void test_looks_are_not_all(void **state) {
 static void test_cleared_or_exchanged(void **state) {
   (void)state;
   assert_int_equal(resident_when_cleared(5 * MIB, 1), 5 * MIB);
+  size_t odd = 5 * MIB + 13 * hdi_os.page_bytes; /* a sixteenth of it ends inside a page */
+  assert_int_equal(resident_when_cleared(odd, 1), odd);
   assert_int_equal(resident_when_cleared(128 * MIB, 1), 128 * MIB);
   assert_int_equal(resident_when_cleared(128 * MIB + HD_UNIT_BYTES, 1), 0);
   hdi_options.thp = HD_THP_NEVER;
