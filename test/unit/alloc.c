@@ -179,15 +179,17 @@ static void moments(void **state) {
 /* A current page whose slot stands for none of its groups: its free blocks are found from the start. */
 static void no_group_yet(void **state) {
   (void)state;
-  enum { BYTES = 5000, COUNT = 30 };
+  enum { BYTES = 5000, COUNT = 60 };
   void *blocks[COUNT];
   hd_heap *mine = hdi_heap_self;
   unsigned class_index = hdi_sizeclass_of(BYTES);
+  hd_unit *page = NULL;
   int count = 0;
-  do assert_non_null(blocks[count++] = hd_malloc(BYTES));
-  while (mine->slot[class_index].bits != 0 && count < COUNT - 1);
-  hd_unit *page = mine->class[class_index].page;
-  assert_int_equal(mine->slot[class_index].bits, 0);
+  do { /* until all of a page is in use: the helper may have given back what the tests before left in the magazine */
+    assert_true(count < COUNT - 1);
+    assert_non_null(blocks[count++] = hd_malloc(BYTES));
+    page = mine->class[class_index].page;
+  } while (mine->slot[class_index].bits != 0 || page == NULL || page->credit <= page->capacity);
   page->group = UINT32_MAX;
   assert_non_null(blocks[count++] = hd_malloc(BYTES));
   for (int i = 0; i < count; i++) {
