@@ -108,7 +108,7 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
 }
 
 /* Let a slot stand for a group of a CURRENT page, with these bits of it claimed; count: how many they are. */
-FAST void hdi_claim_counted(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits, uint32_t count) {
+FAST bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits, uint32_t count) {
   hd_store_owned(&page->credit, page->credit + count);
   page->group = group;
   hd_store_owned(&slot->bits, bits);
@@ -116,10 +116,6 @@ FAST void hdi_claim_counted(hd_unit *page, hd_slot *slot, hd_class *class, uint3
   slot->block_bytes = page->block_bytes;
   slot->blocks = page->base + (size_t)group * 64 * page->block_bytes;
   slot->map = page->map + (size_t)group * 64;
-}
-
-static inline bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits) {
-  hdi_claim_counted(page, slot, class, group, bits, hd_bit_count(bits));
   return true;
 }
 
@@ -140,15 +136,14 @@ FAST uint64_t hdi_claim_quick(hd_unit *page, hd_slot *slot, hd_class *class) {
     group = 0;
   }
   uint64_t bits = hdi_claim_touched(page, group, &count);
-  if (bits != 0) hdi_claim_counted(page, slot, class, group, bits, count);
+  if (bits != 0) hdi_claim_bits(page, slot, class, group, bits, count);
   return bits;
 }
 
-/* The first group in [from, to) with a free block that has been handed out before; its bits in *bits. */
-FAST uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits) {
+/* The first group in [from, to) with a free block that has been handed out before; its bits in *bits, and how many they are. */
+FAST uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits, uint32_t *count) {
   for (uint32_t group = from; group < to; group++) {
-    uint32_t count = 0;
-    *bits = hdi_claim_touched(page, group, &count);
+    *bits = hdi_claim_touched(page, group, count);
     if (*bits != 0) return group;
   }
   return to;
@@ -161,7 +156,7 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *clas
   uint32_t step = page->zeroed ? class->step : 64; /* memory of earlier owners is resident anyway */
   uint32_t count = (uint32_t)hd_min(hd_min(step, 64 - at), page->capacity - page->fresh);
   hd_store_owned(&page->fresh, page->fresh + count);
-  hdi_claim_bits(page, slot, class, group, hd_low_mask(count) << at);
+  hdi_claim_bits(page, slot, class, group, hd_low_mask(count) << at, count);
   class->zeroed = page->zeroed;
   return true;
 }
@@ -172,17 +167,19 @@ static inline bool hdi_claim_untold(hd_unit *page, hd_slot *slot, hd_class *clas
   if (HD_LIKELY(!class->told)) return false;
   uint32_t groups = (page->fresh + 63) / 64;
   uint64_t bits = 0;
-  uint32_t first = hdi_claim_group(page, 0, groups, &bits);
-  int64_t unused = hd_bit_count(bits);
+  uint32_t found = 0;
+  uint32_t first = hdi_claim_group(page, 0, groups, &bits, &found);
+  int64_t unused = found;
   for (uint32_t i = first + 1, count = 0; i < groups; i++, unused += count) hdi_claim_touched(page, i, &count);
   class->told = hdi_claim_pays(page, unused);
-  if (class->told) hdi_claim_bits(page, slot, class, first, bits);
+  if (class->told) hdi_claim_bits(page, slot, class, first, bits, found);
   return class->told;
 }
 
 /* Claim blocks of a CURRENT page into its class's slot. It takes class->step virgin blocks at most. false: nothing worth taking. */
 static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class) {
   uint64_t bits = 0;
+  uint32_t count = 0;
   bool all_used = page->credit > page->capacity; /* as far as the owner knows */
   if (all_used) return hdi_claim_untold(page, slot, class);
   if (class->extend) {
@@ -191,12 +188,12 @@ static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class)
   }
   uint32_t groups = (page->fresh + 63) / 64;
   if (page->credit == 1 && groups > 0) page->group = UINT32_MAX; /* all free: from the start again */
-  uint32_t found = hdi_claim_group(page, page->group + 1, groups, &bits);
-  if (found < groups) return hdi_claim_bits(page, slot, class, found, bits);
+  uint32_t found = hdi_claim_group(page, page->group + 1, groups, &bits, &count);
+  if (found < groups) return hdi_claim_bits(page, slot, class, found, bits, count);
   /* At the end of the touched part: once more from its start if an eighth of it is free, else on into virgin blocks. */
   if (hdi_claim_pays(page, (int64_t)page->fresh - hdi_page_used(page))) {
-    found = hdi_claim_group(page, 0, groups, &bits);
-    if (found < groups) return hdi_claim_bits(page, slot, class, found, bits);
+    found = hdi_claim_group(page, 0, groups, &bits, &count);
+    if (found < groups) return hdi_claim_bits(page, slot, class, found, bits, count);
   }
   return hdi_claim_untold(page, slot, class) || hdi_claim_virgin(page, slot, class);
 }

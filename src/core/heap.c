@@ -217,10 +217,11 @@ static bool can_lend(hd_heap *heap, unsigned class_index) {
   hd_unit *page = class->page;
   if (page == NULL || page->credit > page->capacity) return false;
   uint64_t bits = 0;
+  uint32_t count = 0;
   uint32_t groups = (page->fresh + 63) / 64;
-  uint32_t group = hdi_claim_group(page, 0, groups, &bits);
+  uint32_t group = hdi_claim_group(page, 0, groups, &bits, &count);
   if (group == groups) return false;
-  return hdi_claim_bits(page, slot, class, group, bits);
+  return hdi_claim_bits(page, slot, class, group, bits, count);
 }
 
 unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index) {
