@@ -90,7 +90,7 @@ static hd_status set(const char *name, size_t name_length, const char *text, siz
   return HD_OK;
 }
 
-static void warn(const char *what, const char *name, size_t length, const char *source) {
+SLOW static void warn(const char *what, const char *name, size_t length, const char *source) {
   char buffer[128];
   hd_text text;
   hdi_text_start(&text, buffer, sizeof buffer);
@@ -175,7 +175,7 @@ static void put_value(hd_text *text, const option *item, int64_t value) {
   else hdi_text_decimal(text, (uint64_t)value);
 }
 
-static void print_table(bool help) {
+SLOW static void print_table(bool help) {
   char buffer[4096];
   hd_text text;
   hdi_text_start(&text, buffer, sizeof buffer);

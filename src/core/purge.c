@@ -346,7 +346,7 @@ void hdi_purge_fetch(hd_heap *self) {
   hdi_lock_drop(&purge.lock);
 }
 
-void hdi_purge_fork(hd_fork_step step) {
+SLOW void hdi_purge_fork(hd_fork_step step) {
   hdi_lock_fork(&purge.lock, step);
   if (step != HD_FORK_CHILD) return;
   hd_store_relaxed(&purge.alive, 0u);

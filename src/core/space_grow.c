@@ -188,7 +188,7 @@ bool hdi_space_pass(hd_space *space, size_t units) {
 }
 
 /* Its last act may have been to move the top; what it claimed there is lost, and will be passed by. */
-void hdi_space_grow_fork_child(hd_space *space) {
+SLOW void hdi_space_grow_fork_child(hd_space *space) {
   size_t have = hd_load_relaxed(&space->committed);
   size_t passed = 0;
   if (!hdi_lock_is_mine(&space->growth)) hdi_lock_reset(&space->growth);

@@ -323,4 +323,4 @@ bool hdi_store_let_go(void) {
 
 size_t hdi_store_used(void) { return hd_load_relaxed(&store.used); }
 
-void hdi_store_fork(hd_fork_step step) { hdi_lock_fork_open(&store.lock, step, put_aside, put_back); }
+SLOW void hdi_store_fork(hd_fork_step step) { hdi_lock_fork_open(&store.lock, step, put_aside, put_back); }

@@ -54,7 +54,7 @@ static __thread uint8_t thread_ended __attribute__((tls_model("initial-exec")));
 static void thread_exit(void *value);
 static void fork_prepare(void);
 static void fork_parent(void);
-static void fork_child(void);
+SLOW static void fork_child(void);
 
 static bool wants_passthrough(void) {
   if (hdi_options.passthrough != HD_PASSTHROUGH_AUTO) return hdi_options.passthrough == HD_PASSTHROUGH_ON;
@@ -382,7 +382,7 @@ static void lay_open(void) {
 }
 
 /* The outermost lock first on the way in. On the way out the order does not matter: nobody waits for two. */
-static void fork_step(hd_fork_step step) {
+SLOW static void fork_step(hd_fork_step step) {
   hdi_purge_fork(step);
   fork_heaps(step);
   hdi_lock_fork_open(&pool.lock, step, lay_open, gather);
@@ -436,7 +436,7 @@ static void mend_orphans(void) {
 }
 
 /* Nothing is written that need not be: each page that is would be copied. */
-static void fork_child(void) {
+SLOW static void fork_child(void) {
   process = hdi_os_process_id();
   if (pool.lock.nested == 0) mend_orphans(); /* not under the hands of this thread */
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
