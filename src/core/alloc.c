@@ -169,18 +169,17 @@ static __attribute__((noinline)) void *alloc_new_run(size_t bytes) {
 /* Every call from here to hdi_alloc_medium is the last thing done, so the ways through have no stack frame. */
 
 /* A run that this thread freed a moment ago is a block again. */
-static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes) {
-  hd_heap *heap = hdi_heap_self;
+static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes, hd_heap *heap) {
   size_t units = (bytes + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT;
-  if (HD_UNLIKELY(bytes > (size_t)HD_CACHE_RUN << HD_UNIT_SHIFT)) return alloc_new_run(bytes);
-  if (HD_UNLIKELY(hd_load_stable(hd_unit *, &heap->cached[units]) == NULL || !hdi_gate_try(heap))) return alloc_new_run(bytes);
-  if (HD_UNLIKELY(heap->cached[units] == NULL)) { /* a collector has been here since the look above */
+  if (HD_UNLIKELY(bytes > (size_t)HD_CACHE_RUN << HD_UNIT_SHIFT || !hdi_gate_try(heap))) return alloc_new_run(bytes);
+  if (HD_UNLIKELY(heap->cached[units] == NULL)) {
     hdi_gate_leave(heap);
     return alloc_new_run(bytes);
   }
   hd_unit *first = hdi_heap_take_cached(heap, units);
-  void *p = hdi_space_address(&hdi_space, first);
-  hdi_large_make_at(p, first, bytes, (uintptr_t)0, false);
+  if (HD_LIKELY(hd_load_relaxed(&first->kind) == HD_UNIT_LARGE)) hdi_large_make_again(first, bytes);
+  else hdi_large_make_at(hdi_space_address(&hdi_space, first), first, bytes, (uintptr_t)0);
+  void *p = hd_load_owned(&first->base);
   hdi_gate_leave(heap);
   return p;
 }
@@ -215,7 +214,7 @@ FAST bool take_cached(hd_heap *heap, size_t class_index, void **p) {
 HOT void *hdi_alloc_medium(size_t bytes) {
   hd_heap *heap = hdi_heap_self;
   void *p = NULL;
-  if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes);
+  if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes, heap);
   size_t class_index = hdi_sizeclass_medium(bytes);
   return HD_LIKELY(take_cached(heap, class_index, &p)) ? p : alloc_from_slot(bytes, heap, class_index);
 }
@@ -447,10 +446,8 @@ static inline void free_large(void *p, hd_unit *unit, uintptr_t owner, hd_heap *
     free_run(unit, self);
     return;
   }
-  hd_store_relaxed(&unit->kind, HD_UNIT_NONE);
   hdi_heap_keep_run(self, unit, units);
   hdi_gate_leave(self);
-  hdi_purge_note();
 }
 
 /* Any pointer, found by the exact way; but for blocks of hardened pages, which the window's entry finds as surely. */

@@ -49,9 +49,16 @@ static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool *
   return first;
 }
 
+/* For another use than it had. */
+static hd_unit *take_cached(hd_heap *heap, size_t units) {
+  hd_unit *first = hdi_heap_take_cached(heap, units);
+  hd_store_relaxed(&first->kind, HD_UNIT_NONE);
+  return first;
+}
+
 hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
   *zeroed = false;
-  if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return hdi_heap_take_cached(heap, units);
+  if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return take_cached(heap, units);
   bool fresh = hd_load_relaxed(&hdi_space.dirty_units) < units; /* nothing that was touched before is left for it */
   if (HD_UNLIKELY(fresh && hd_load_relaxed(&hdi_remote_much)) && !heap->explicit_heap) hdi_purge_fetch(heap);
   if (heap->one_user) hdi_lock_take(&heap->lock);
@@ -293,7 +300,7 @@ void hdi_heap_drop_cache(hd_heap *heap) {
 
 void hdi_heap_drop_runs(hd_heap *heap) {
   for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {
-    while (heap->cached[units] != NULL) hdi_space_give(heap->space, hdi_heap_take_cached(heap, units), units, true);
+    while (heap->cached[units] != NULL) hdi_space_give(heap->space, take_cached(heap, units), units, true);
   }
 }
 

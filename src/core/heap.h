@@ -159,7 +159,7 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);
  * Only for classes above HD_SMALL_MAX, whose blocks are taken inside the gate. false: not such a page. */
 bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page);
 
-/* Take a run of so many units out of the cache, which has one. */
+/* Take a run of so many units out of the cache, which has one. What was a large block still says so, but that the program holds it. */
 static inline hd_unit *hdi_heap_take_cached(hd_heap *heap, size_t units) {
   hd_unit *first = heap->cached[units];
   hd_store_owned(&heap->cached[units], first->next);
@@ -169,7 +169,8 @@ static inline hd_unit *hdi_heap_take_cached(hd_heap *heap, size_t units) {
 
 /* Whether the cache may keep a run of so many units. */
 static inline bool hdi_heap_has_room(const hd_heap *heap, size_t units) {
-  return units <= HD_CACHE_RUN && hd_load_stable(uint32_t, &heap->cached_units) + units <= HD_CACHE_UNITS;
+  _Static_assert(HD_CACHE_UNITS <= HD_CACHE_RUN, "what there is room for is no longer than the lists know");
+  return hd_load_stable(uint32_t, &heap->cached_units) + units <= HD_CACHE_UNITS;
 }
 
 /* Put a run of so many units, which was touched, into the cache. */

@@ -106,7 +106,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   } else if (*zeroed && !wants_zero) {
     trade(units);
   }
-  return hdi_large_make(heap, first, bytes, *zeroed);
+  return hdi_large_make(heap, first, bytes);
 }
 
 /* The space of an explicit heap's block is the heap's; all others live in the common one. */
@@ -169,7 +169,7 @@ static void *move_by_copy(hd_heap *heap, hd_unit *first, size_t bytes) {
   if (target == NULL) return NULL;
   void *to = hdi_space_address(&hdi_space, target);
   memcpy(to, first->base, hd_min(first->block_bytes, bytes));
-  return hdi_large_make(heap, target, bytes, false);
+  return hdi_large_make(heap, target, bytes);
 }
 
 static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
@@ -192,7 +192,7 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   size_t old_units = old_bytes >> HD_UNIT_SHIFT;
   if (units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, target + old_units, target_units - old_units);
   trade(units - hd_min(units, old_units));
-  return hdi_large_make(heap, target, bytes, false);
+  return hdi_large_make(heap, target, bytes);
 }
 
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {

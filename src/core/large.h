@@ -16,8 +16,8 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
 
 static inline size_t hdi_large_usable(size_t bytes) { return hd_round_up(bytes, hdi_os.page_bytes); }
 
-/* Make a run that starts at p a block of bytes. owner: as the unit says it, 0 for a thread's block. zeroed: it reads as zero. */
-static inline void hdi_large_make_at(uint8_t *p, hd_unit *first, size_t bytes, uintptr_t owner, bool zeroed) {
+/* Make a run that starts at p a block of bytes. owner: as the unit says it, 0 for a thread's block. */
+static inline void hdi_large_make_at(uint8_t *p, hd_unit *first, size_t bytes, uintptr_t owner) {
   hd_store_owned(&first->base, p);
   hd_store_owned(&first->inverse, 1);
   hd_store_owned(&first->shift, 0);
@@ -25,17 +25,22 @@ static inline void hdi_large_make_at(uint8_t *p, hd_unit *first, size_t bytes, u
   hd_store_owned(&first->block_bytes, hdi_large_usable(bytes));
   hd_store_owned(&first->head, first);
   hd_store_owned(&first->class_index, 0);
-  first->zeroed = zeroed;
   hd_store_relaxed(&first->owner, owner);
   hd_store_relaxed(&first->live, 1u);
   hd_store_release(&first->kind, HD_UNIT_LARGE);
 }
 
-/* Make a run the heap's block of bytes. zeroed: it reads as zero. */
-static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes, bool zeroed) {
+/* The run of a thread's block that has been freed, and stayed in its heap's cache, is one of bytes again: it says all but this. */
+static inline void hdi_large_make_again(hd_unit *first, size_t bytes) {
+  hd_store_owned(&first->block_bytes, hdi_large_usable(bytes));
+  hd_store_relaxed(&first->live, 1u);
+}
+
+/* Make a run the heap's block of bytes. */
+static inline void *hdi_large_make(hd_heap *heap, hd_unit *first, size_t bytes) {
   uint8_t *p = hdi_space_address(heap->space, first);
   uintptr_t owner = heap->explicit_heap ? (uintptr_t)heap | HD_OWNER_EXPLICIT | HD_OWNER_LARGE : (uintptr_t)0;
-  hdi_large_make_at(p, first, bytes, owner, zeroed);
+  hdi_large_make_at(p, first, bytes, owner);
   return p;
 }
 

@@ -69,7 +69,7 @@ struct hd_unit {
   uint8_t state;              /* enum hd_page_state */
   _Atomic uint8_t kind;       /* enum hd_unit_kind */
   uint8_t zeroed;             /* pages: blocks never handed out read as zero */
-  _Atomic uint8_t live;       /* large: 1 while the program holds the block */
+  _Atomic uint8_t live;       /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
   uint8_t shift;              /* pages: log2 of the even part of block_bytes */
   uint16_t remote_limit;      /* pages: frees from one other heap until it tells; see remote.c */
   /* line 1 */

@@ -162,6 +162,11 @@ CLAIMS = [
           "page->fresh != fresh && class->busy && class->step < 64", "page->fresh != fresh && class->step < 64"),
     Fault("a released page stays in its class's count", "core/heap.c", "unit.magazine",
           "  heap->class[page->class_index].page_count--;\n", ""),
+    Fault("a kept run stays a large block for whoever gets it", "core/heap.c", "unit.large",
+          "  hd_store_relaxed(&first->kind, HD_UNIT_NONE);\n  return first;", "  return first;"),
+    Fault("a kept run keeps its old block's size", "core/large.h", "unit.large",
+          "  hd_store_owned(&first->block_bytes, hdi_large_usable(bytes));\n  hd_store_relaxed(&first->live, 1u);\n",
+          "  hd_store_relaxed(&first->live, 1u);\n"),
 ]
 
 ZEROES = [
@@ -331,7 +336,7 @@ RUNS = [
     Fault("the longest cached runs stay", "core/heap.c", "unit.thread",
           "units <= HD_CACHE_RUN && heap->cached_units > 0;", "units < HD_CACHE_RUN && heap->cached_units > 0;"),
     Fault("the cache of runs has no bound", "core/heap.h", "unit.large_moves",
-          " && hd_load_stable(uint32_t, &heap->cached_units) + units <= HD_CACHE_UNITS;", ";"),
+          "hd_load_stable(uint32_t, &heap->cached_units) + units <= HD_CACHE_UNITS;", "units <= HD_CACHE_RUN;"),
     Fault("a heap's memory in too small a place", "core/api.c", "limits",
           "config->memory_bytes < MEMORY_MIN || ", ""),
     Fault("an item is listed twice after a purge of the store", "core/store.c", "unit.store",

@@ -168,6 +168,40 @@ static void test_cleared_or_exchanged(void **state) {
   hdi_options.thp = HD_THP_AUTO;
 }
 
+/* Of a thread's block that has been freed only `live` changes while its heap keeps the run: the next one of as many units needs no more. */
+static void test_kept_run(void **state) {
+  (void)state;
+  enum { UNITS = 4, BYTES = UNITS * HD_UNIT_BYTES - 5000, WIDE = 20000 };
+  hdi_heap_drop_runs(hdi_heap_self);
+  uint8_t *p = hd_malloc(BYTES + 4096);
+  hd_unit *unit = hdi_space_find(p);
+  memset(p, 1, BYTES);
+  hd_free(p);
+  assert_ptr_equal(hdi_heap_self->cached[UNITS], unit);
+  assert_true(hd_load_relaxed(&unit->kind) == HD_UNIT_LARGE && hd_load_relaxed(&unit->live) == 0);
+  assert_ptr_equal(hd_malloc(BYTES), p);
+  assert_int_equal(hd_usable_size(p), hd_round_up(BYTES, hdi_os.page_bytes));
+  hd_free(p);
+  assert_ptr_equal(hd_calloc(1, BYTES), p); /* by the way through the heap */
+  for (size_t i = 0; i < BYTES; i++) assert_int_equal(p[i], 0);
+  hd_free(p);
+  /* Another use: it is a large block no more. */
+  void *blocks[32];
+  size_t count = 0;
+  for (bool page = false; !page && count < 32; count++) {
+    blocks[count] = hd_malloc(WIDE);
+    page = hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE;
+  }
+  assert_int_equal(hd_load_relaxed(&unit->kind), HD_UNIT_PAGE);
+  while (count > 0) hd_free(blocks[--count]);
+  /* None: they go back to the space, which makes one free run of them. */
+  hdi_heap_drop_runs(hdi_heap_self);
+  for (size_t i = 0; i < 4; i++) assert_non_null(blocks[i] = hd_malloc(BYTES));
+  for (size_t i = 4; i-- > 0;) hd_free(blocks[i]); /* the lowest one goes first */
+  hdi_heap_drop_runs(hdi_heap_self);
+  for (size_t i = 0; i < 4; i++) assert_int_not_equal(hd_load_relaxed(&hdi_space_find(blocks[i])->kind), HD_UNIT_LARGE);
+}
+
 static int misuses;
 static void count(const void *p, const char *code) {
   (void)p, (void)code;
@@ -198,7 +232,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_limit_in_place), cmocka_unit_test(test_limit_by_moves), cmocka_unit_test(test_limit_by_copies),
       cmocka_unit_test(test_without_moves),  cmocka_unit_test(test_moves_of_heaps), cmocka_unit_test(test_misuse),
-      cmocka_unit_test(test_cleared_or_exchanged), cmocka_unit_test(test_looks_are_not_all),
+      cmocka_unit_test(test_cleared_or_exchanged), cmocka_unit_test(test_looks_are_not_all), cmocka_unit_test(test_kept_run),
   };
   return cmocka_run_group_tests_name("large", tests, NULL, NULL);
 }
