@@ -143,6 +143,28 @@ static void first_calls_and_forks(void) {
   }
 }
 
+/* Whether that goes well is chance without handlers; that they are there before any call is not. */
+#ifdef __GLIBC__
+static int handlers, handlers_at_load;
+
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
+int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library) {
+  int (*next)(void (*)(void), void (*)(void), void (*)(void), void *) = NULL;
+  void *found = dlsym(RTLD_NEXT, "__register_atfork");
+  memcpy(&next, &found, sizeof next);
+  handlers++;
+  return next(prepare, parent, child, library);
+}
+
+static __attribute__((constructor)) void loaded(void) { handlers_at_load = handlers; }
+
+static void handlers_before_calls(void) {
+  TS_CHECK(handlers_at_load == 1, "%d at the start of the program", handlers_at_load);
+  use(100);
+  TS_CHECK(handlers == 1, "%d after a call", handlers);
+}
+#endif
+
 static void threads_in_start(void) {
   pthread_t thread[THREADS];
   make_pipe();
@@ -243,6 +265,9 @@ static const struct test_case all[] = {
     {.name = "fork-in-start", .run = fork_in_start},
     {.name = "first-calls-and-forks-once", .run = first_calls_and_forks_once},
     {.name = "first-calls-and-forks", .run = first_calls_and_forks, .limit_s = 60},
+#ifdef __GLIBC__
+    {.name = "handlers-before-calls", .run = handlers_before_calls},
+#endif
     {.name = "threads-in-start", .run = threads_in_start},
     {.name = "signal-in-start", .run = signal_in_start},
     {.name = "secure", .run = secure},

@@ -59,7 +59,7 @@ LAYERS = [
     Layer("arena.fault", "api", "arena_fault", sees=OBJECTS),
     Layer("threads", "api", "threads_api"),
     Layer("first", "api", "first_api"),
-    Layer("early", "api", "early", "first-calls-and-forks fork-in-start threads-in-start"),
+    Layer("early", "api", "early", "handlers-before-calls first-calls-and-forks fork-in-start threads-in-start"),
     Layer("race", "api", "race_plain", sees=OBJECTS),
     Layer("one_user", "api", "one_user"),
     Layer("model.race", "api", "model_api", "--race -t 4 -n 500000", OBJECTS),
