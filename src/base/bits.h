@@ -40,13 +40,13 @@ FAST size_t hd_lowest_bit(uint64_t word) {
 
 /* Position of the highest set bit; word must not be 0. */
 #if defined(__x86_64__)
-FAST unsigned hd_highest_bit(uint64_t word) {
+FAST size_t hd_highest_bit(uint64_t word) {
   uint64_t bit; /* the builtin counts from the other end and back */
   __asm__("bsrq %1, %0" : "=r"(bit) : "r"(word) : "cc");
-  return (unsigned)bit;
+  return (size_t)bit;
 }
 #else
-FAST unsigned hd_highest_bit(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
+FAST size_t hd_highest_bit(uint64_t word) { return 63u - (unsigned)__builtin_clzll(word); }
 #endif
 
 /* Bits set in word, without the library call that the compiler makes where the CPU may lack the instruction. */

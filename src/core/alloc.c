@@ -184,8 +184,8 @@ static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes, hd_heap
   return p;
 }
 
-static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *heap, size_t class_index) {
-  hd_slot *slot = &heap->slot[class_index];
+static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *heap) {
+  hd_slot *slot = &heap->slot[hdi_sizeclass_medium(bytes)];
   if (HD_UNLIKELY(hd_load_stable(uint64_t, &slot->bits) == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
   uint64_t bits = slot->bits; /* a collector may have been here since the look above */
   if (HD_UNLIKELY(bits == 0)) {
@@ -215,8 +215,7 @@ HOT void *hdi_alloc_medium(size_t bytes) {
   hd_heap *heap = hdi_heap_self;
   void *p = NULL;
   if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes, heap);
-  size_t class_index = hdi_sizeclass_medium(bytes);
-  return HD_LIKELY(take_cached(heap, class_index, &p)) ? p : alloc_from_slot(bytes, heap, class_index);
+  return HD_LIKELY(take_cached(heap, hdi_sizeclass_medium(bytes), &p)) ? p : alloc_from_slot(bytes, heap);
 }
 
 /* ---- zeroed ------------------------------------------------------------------------------------------------------ */
@@ -514,7 +513,7 @@ FAST void free_medium(void *p, hd_unit *unit, hd_heap *heap, hd_block_state *sta
     free_later(p, unit, heap);
     return;
   }
-  hd_magazine *magazine = hdi_heap_magazine(heap, hd_load_owned(&unit->class_index));
+  hd_magazine *magazine = hdi_heap_magazine_of(heap, unit);
   hd_cached *top = magazine->top;
   if (HD_UNLIKELY(top == magazine->end || unit->head->state == HD_PAGE_PARTIAL)) {
     free_to_page(unit->head, state, heap);
@@ -528,7 +527,7 @@ FAST void free_medium(void *p, hd_unit *unit, hd_heap *heap, hd_block_state *sta
 
 /* Every call here is the last thing done, so the way through has no stack frame. */
 HOT void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
-  if (HD_LIKELY(hd_load_stable(uintptr_t, &unit->owner) == ((uintptr_t)heap | HD_OWNER_MEDIUM))) {
+  if (HD_LIKELY(hd_load_stable(uintptr_t, &unit->owner) == (uintptr_t)heap + HD_OWNER_MEDIUM)) {
     uint64_t index = hdi_unit_block_index(unit, p);
     if (HD_LIKELY(index < hd_load_owned(&unit->capacity) && hd_load_stable(uint8_t, &unit->map[index]) == HD_BLOCK_LIVE)) {
       free_medium(p, unit, heap, unit->map + index);

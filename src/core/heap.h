@@ -180,11 +180,18 @@ static inline void hdi_heap_keep_run(hd_heap *heap, hd_unit *first, size_t units
   hd_store_owned(&heap->cached_units, heap->cached_units + (uint32_t)units);
 }
 
-/* From the class's slot: its distance there is the same for all classes. */
+/* Where a class's magazine lies in a heap. */
+FAST size_t hdi_heap_magazine_at(size_t class_index) {
+  return offsetof(hd_heap, magazine) + (class_index - HD_SMALL_CLASSES - 1) * sizeof(hd_magazine);
+}
+
 FAST hd_magazine *hdi_heap_magazine(hd_heap *heap, size_t class_index) {
-  _Static_assert(sizeof(hd_magazine) == sizeof(hd_slot), "one product serves both");
-  const size_t distance = offsetof(hd_heap, magazine) - (HD_SMALL_CLASSES + 1) * sizeof(hd_magazine);
-  return (hd_magazine *)((uint8_t *)(heap->slot + class_index) + distance);
+  return (hd_magazine *)((uint8_t *)heap + hdi_heap_magazine_at(class_index));
+}
+
+/* The same for a page of a medium class. */
+FAST hd_magazine *hdi_heap_magazine_of(hd_heap *heap, const hd_unit *page) {
+  return (hd_magazine *)((uint8_t *)heap + hd_load_owned(&page->magazine));
 }
 
 /* The block that was freed last, of a magazine that is not empty. */

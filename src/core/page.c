@@ -23,9 +23,9 @@ static void set_line(hd_unit *unit, const hd_unit *made) {
   hd_store_owned(&unit->head, made->head);
   hd_store_owned(&unit->class_index, made->class_index);
   hd_store_owned(&unit->state, HD_PAGE_NONE);
-  hd_store_owned(&unit->zeroed, made->zeroed);
   hd_store_owned(&unit->shift, made->shift);
   hd_store_owned(&unit->remote_limit, made->remote_limit);
+  hd_store_owned(&unit->magazine, made->magazine);
   hd_store_relaxed(&unit->live, 0u);
 }
 
@@ -49,6 +49,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
       .class_index = (uint8_t)class_index,
       .shift = (uint8_t)shift,
       .remote_limit = hdi_remote_limit(capacity, block_bytes),
+      .magazine = class_index <= HD_SMALL_CLASSES ? 0 : (uint16_t)hdi_heap_magazine_at(class_index),
   };
   for (unsigned i = 0; i < units; i++) {
     hd_unit *unit = page + i;

@@ -22,16 +22,16 @@ enum {
 
 _Static_assert(HD_CLASS_COUNT == 111, "the last class must be 56 KiB");
 
-/* Class of a size in 1025..HD_MEDIUM_MAX. */
-FAST unsigned hdi_sizeclass_medium(size_t bytes) {
-  unsigned doubling = hd_highest_bit(bytes - 1) - 10;
-  return HD_SMALL_CLASSES - 7 + doubling * 8 + (unsigned)((bytes - 1) >> (doubling + 7));
+/* Class of a size in 1025..HD_MEDIUM_MAX. A whole word, so that what it is multiplied with and added to becomes part of an address. */
+FAST size_t hdi_sizeclass_medium(size_t bytes) {
+  size_t doubling = hd_highest_bit(bytes - 1) - 10;
+  return HD_SMALL_CLASSES - 7 + doubling * 8 + ((bytes - 1) >> (doubling + 7));
 }
 
 /* Class of a size in 0..HD_MEDIUM_MAX. */
 FAST unsigned hdi_sizeclass_of(size_t bytes) {
   if (bytes <= HD_SMALL_MAX) return bytes == 0 ? 1 : (unsigned)((bytes + 15) >> 4);
-  return hdi_sizeclass_medium(bytes);
+  return (unsigned)hdi_sizeclass_medium(bytes);
 }
 
 /* Block size of a class in 1..HD_CLASS_COUNT-1. */

@@ -48,7 +48,7 @@ uint32_t hdi_space_tick(void) { return (uint32_t)(hdi_os_now_ms() / HD_TICK_MS);
 
 static unsigned bin_of(size_t units) {
   if (units <= EXACT_BINS) return (unsigned)units - 1;
-  unsigned log = hd_highest_bit(units);
+  unsigned log = (unsigned)hd_highest_bit(units);
   unsigned bin = EXACT_BINS + (log - 5) * 2 + (unsigned)((units >> (log - 1)) & 1);
   return bin < HD_BIN_COUNT ? bin : HD_BIN_COUNT - 1;
 }

@@ -68,10 +68,9 @@ struct hd_unit {
   uint8_t class_index;        /* pages; regions: enum hd_area_kind */
   uint8_t state;              /* enum hd_page_state */
   _Atomic uint8_t kind;       /* enum hd_unit_kind */
-  uint8_t zeroed;             /* pages: blocks never handed out read as zero */
-  _Atomic uint8_t live;       /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
   uint8_t shift;              /* pages: log2 of the even part of block_bytes */
   uint16_t remote_limit;      /* pages: frees from one other heap until it tells; see remote.c */
+  uint16_t magazine;          /* pages: where their class's magazine lies in the heap, if it has one */
   /* line 1 */
   _Alignas(64) uint32_t credit; /* pages: local frees until something must be done; see page.h */
   uint32_t rest;              /* FULL: blocks in use beyond credit */
@@ -85,6 +84,8 @@ struct hd_unit {
     uint32_t mail;            /* pages in an inbox: FULL ones from here on, or about so many */
   };
   _Atomic uint32_t remote_count; /* counted remote frees not yet taken in; bit 31: queued in the owner's inbox */
+  uint8_t zeroed;             /* pages: blocks never handed out read as zero */
+  _Atomic uint8_t live;       /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
   hd_unit *remote_next;       /* link in the owner's inbox */
 };
 

@@ -15,8 +15,8 @@ static size_t linked(uint32_t link) { return ((size_t)link - 1) * 16; }
 
 /* Four bins a doubling: all holes of a higher bin are longer than any of a lower one. */
 static size_t bin_of(size_t length) {
-  unsigned high = hd_highest_bit(length);
-  return (size_t)(high - 4) * 4 + ((length >> (high - 2)) & 3);
+  size_t high = hd_highest_bit(length);
+  return (high - 4) * 4 + ((length >> (high - 2)) & 3);
 }
 
 static void lower_cursor(hd_handle_range *range, size_t place) { range->cursor = hd_min(range->cursor, place); }

@@ -10,7 +10,7 @@ enum {
 
 /* Eight bins for each doubling. */
 unsigned hdi_index_pool_bin(uint32_t slots) {
-  unsigned log = hd_highest_bit(slots);
+  unsigned log = (unsigned)hd_highest_bit(slots);
   return (log - FIRST_LARGE_LOG) * 8 + (slots >> (log - 3) & 7u);
 }
 

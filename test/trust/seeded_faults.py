@@ -20,7 +20,7 @@ SIZES = [
     Fault("a size one above a class gets that class", "core/sizeclass.h", "unit.sizeclass",
           "return bytes == 0 ? 1 : (unsigned)((bytes + 15) >> 4);", "return bytes == 0 ? 1 : (unsigned)((bytes + 14) >> 4);"),
     Fault("a medium edge size gets the next class", "core/sizeclass.h", "unit.sizeclass",
-          "(unsigned)((bytes - 1) >> (doubling + 7));", "(unsigned)(bytes >> (doubling + 7));"),
+          "doubling * 8 + ((bytes - 1) >> (doubling + 7));", "doubling * 8 + (bytes >> (doubling + 7));"),
     Fault("the inverse is right in 32 bits only", "base/bits.h", "unit.page",
           "round < 4; round++", "round < 3; round++"),
     Fault("a number with a suffix may overflow", "base/text.c", "unit.text",
