@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "core/check.h"
+#include "core/gate.h"
 #include "core/report.h"
 #include "core/space.h"
 #include "heddle.h"
@@ -122,7 +123,15 @@ static void test_never_handed_out(void **state) {
   assert_null(strstr(line, "expand")); /* asks only whether it can */
 }
 
-/* Right behind a block that is in use: not a part of it, even if nothing says any more what stood there. */
+/* The run that the heap keeps is taken for something else and kept again: nothing says any more what stood there. */
+static void unmark_kept(size_t units) {
+  bool zeroed = false;
+  hdi_gate_enter(hdi_heap_self);
+  hdi_heap_give_run(hdi_heap_self, hdi_heap_take_run(hdi_heap_self, units, 1, &zeroed), units, true);
+  hdi_gate_leave(hdi_heap_self);
+}
+
+/* Right behind a block that is in use: not a part of it. */
 static void free_neighbour_twice(void) {
   enum { COUNT = 64, BYTES = 2 * HD_UNIT_BYTES };
   char *block[COUNT];
@@ -131,6 +140,7 @@ static void free_neighbour_twice(void) {
   for (int i = 1; i < COUNT; i++) {
     if (block[i] != block[i - 1] + BYTES) continue;
     hd_free(block[i]);
+    unmark_kept(BYTES >> HD_UNIT_SHIFT);
     hd_free(block[i]);
     return;
   }
@@ -142,10 +152,25 @@ static void test_behind_a_block(void **state) {
   assert_report("HD-E03", "double free of 0x");
 }
 
+/* The window's first unit: nothing stands in front of it. */
+static void free_first_unit(void) {
+  hd_option_set("onerror", "report");
+  hd_store_relaxed(&hdi_space.units->kind, HD_UNIT_NONE);
+  hdi_report_misuse("free", hdi_space.base, hdi_space.units);
+}
+
+static void test_first_unit(void **state) {
+  (void)state;
+  hd_free(hd_malloc(1)); /* a page */
+  assert_int_equal(told_by(free_first_unit), 0);
+  assert_report("HD-E03", "double free of 0x");
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_names),   cmocka_unit_test(test_kinds),            cmocka_unit_test(test_check),
       cmocka_unit_test(test_foreign), cmocka_unit_test(test_never_handed_out), cmocka_unit_test(test_behind_a_block),
+      cmocka_unit_test(test_first_unit),
   };
   return cmocka_run_group_tests_name("report", tests, NULL, NULL);
 }
