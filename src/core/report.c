@@ -79,7 +79,8 @@ static void put_region(hd_text *text, const hd_unit *region) {
   hdi_text_put(text, "'");
 }
 
-/* The first unit of the live large block or region that covers this unit, or NULL: only first units are marked, so look back. */
+/* The first unit of the large block (or of the freed one whose run a heap keeps) or region that covers this unit, or NULL: only first units
+ * are marked, so look back. */
 static const hd_unit *covering_run(const hd_unit *unit) {
   const hd_space *space = hdi_space_of(unit);
   for (const hd_unit *at = unit; at >= space->units; at--) {
