@@ -23,6 +23,7 @@ enum {
   EXCHANGE_MIN = 4 * 1024 * 1024, /* from here on old memory may be exchanged for fresh memory, to clear it, */
   CLEAR_MAX = 128 * 1024 * 1024,  /* and above this it always is */
   LOOKS = 16,                     /* pages of it that are looked at before all of it is */
+  TOUCH_MAX = 1024 * 1024,        /* fresh memory up to this is touched for calloc where there are threads */
   WRITE_MAX = 1024                /* the first word of a block up to this size is written when another thread frees it */
 };
 
@@ -143,6 +144,12 @@ static bool should_exchange(const hd_heap *heap, const void *p, size_t bytes) {
   return bytes >= EXCHANGE_MIN && !heap->own_space && (bytes > CLEAR_MAX || !mostly_resident(p, bytes));
 }
 
+/* A table is looked at before it is written to. Then each of its pages would be faulted in twice, and the second time, when the page of
+ * zeroes is exchanged, every processor that runs a thread of the process is stopped (decision 21). */
+static void touch(uint8_t *p, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += hdi_os.page_bytes) *(volatile uint8_t *)(p + at) = 0;
+}
+
 static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zero) {
   bool zeroed = false;
   if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
@@ -155,6 +162,8 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
   if (zero && !zeroed) {
     size_t whole = hd_round_up(bytes, hdi_os.page_bytes);
     if (!should_exchange(heap, p, whole) || !hdi_os_purge(p, whole)) memset(p, 0, whole);
+  } else if (zero && bytes <= TOUCH_MAX && hdi_thread_has_several()) {
+    touch(p, bytes);
   }
   return p;
 }

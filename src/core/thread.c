@@ -164,6 +164,14 @@ static hd_heap *take_in_fork(_Atomic(hd_heap *) *list) {
 
 hd_heap *hdi_thread_first_heap(void) { return hd_load_acquire(&registered); }
 
+bool hdi_thread_has_several(void) {
+  unsigned count = 0;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL && count < 2; heap = heap->next_registered) {
+    count += !hd_peek(&heap->explicit_heap) && hd_load_relaxed(&heap->life) == HD_HEAP_USED;
+  }
+  return count > 1;
+}
+
 static hd_heap *take_retired(void) {
   hd_heap *heap = NULL;
   if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&pool.lock))) return take_in_fork(&pool.retired_in_fork);

@@ -28,6 +28,9 @@ bool hdi_thread_is_passthrough(void);
 /* All heaps since the start, newest first, through next_registered. */
 hd_heap *hdi_thread_first_heap(void);
 
+/* Whether more than one thread has a heap at the moment. */
+bool hdi_thread_has_several(void);
+
 /* A new heap, registered; NULL without memory. */
 hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap);
 /* It is no longer used; it may come back from hdi_thread_new_heap. */

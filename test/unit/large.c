@@ -2,6 +2,7 @@
  *
  * SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -168,6 +169,44 @@ static void test_cleared_or_exchanged(void **state) {
   hdi_options.thp = HD_THP_AUTO;
 }
 
+/* What is resident of a block of calloc that is not looked at, on memory that nobody touched before. */
+static size_t resident_when_fresh(size_t bytes) {
+  hd_collect(0);
+  uint8_t *p = hd_calloc(1, bytes);
+  assert_non_null(p);
+  size_t resident = hdi_os_resident_in(p, hd_round_up(bytes, hdi_os.page_bytes));
+  hd_free(p);
+  return resident;
+}
+
+static pthread_barrier_t at_work;
+
+static void *work(void *argument) {
+  hd_free(hd_malloc(1));
+  pthread_barrier_wait(&at_work);
+  pthread_barrier_wait(&at_work);
+  return argument;
+}
+
+/* Up to 1 MiB is touched while another thread has a heap, so that no page is faulted in twice. */
+static void test_touched_among_threads(void **state) {
+  (void)state;
+  pthread_t thread;
+  const size_t some = 300 * 1000, whole = hd_round_up(some, hdi_os.page_bytes);
+  hdi_options.thp = HD_THP_NEVER;
+  assert_int_equal(resident_when_fresh(some), 0);
+  pthread_barrier_init(&at_work, NULL, 2);
+  assert_int_equal(pthread_create(&thread, NULL, work, NULL), 0);
+  pthread_barrier_wait(&at_work);
+  assert_int_equal(resident_when_fresh(some), whole);
+  assert_int_equal(resident_when_fresh(MIB), MIB);
+  assert_int_equal(resident_when_fresh(MIB + 1), 0);
+  pthread_barrier_wait(&at_work);
+  pthread_join(thread, NULL);
+  assert_int_equal(resident_when_fresh(some), 0);
+  hdi_options.thp = HD_THP_AUTO;
+}
+
 /* Of a thread's block that has been freed only `live` changes while its heap keeps the run: the next one of as many units needs no more. */
 static void test_kept_run(void **state) {
   (void)state;
@@ -233,6 +272,7 @@ int main(void) {
       cmocka_unit_test(test_limit_in_place), cmocka_unit_test(test_limit_by_moves), cmocka_unit_test(test_limit_by_copies),
       cmocka_unit_test(test_without_moves),  cmocka_unit_test(test_moves_of_heaps), cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_cleared_or_exchanged), cmocka_unit_test(test_looks_are_not_all), cmocka_unit_test(test_kept_run),
+      cmocka_unit_test(test_touched_among_threads),
   };
   return cmocka_run_group_tests_name("large", tests, NULL, NULL);
 }
