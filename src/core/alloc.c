@@ -456,6 +456,7 @@ static inline void free_large(void *p, hd_unit *unit, uintptr_t owner, hd_heap *
   }
   hdi_heap_keep_run(self, unit, units);
   hdi_gate_leave(self);
+  hdi_purge_note(); /* of many threads, what they keep is much */
 }
 
 /* Any pointer, found by the exact way; but for blocks of hardened pages, which the window's entry finds as surely. */

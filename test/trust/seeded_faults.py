@@ -164,6 +164,8 @@ CLAIMS = [
           "  heap->class[page->class_index].page_count--;\n", ""),
     Fault("a kept run stays a large block for whoever gets it", "core/heap.c", "unit.large",
           "  hd_store_relaxed(&first->kind, HD_UNIT_NONE);\n  return first;", "  return first;"),
+    Fault("kept runs alone start no helper", "core/alloc.c", "unit.large",
+          "  hdi_purge_note(); /* of many threads, what they keep is much */\n", ""),
     Fault("a kept run keeps its old block's size", "core/large.h", "unit.large",
           "  hd_store_owned(&first->block_bytes, hdi_large_usable(bytes));\n  hd_store_relaxed(&first->live, 1u);\n",
           "  hd_store_relaxed(&first->live, 1u);\n"),

@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "core/large.h"
 #include "core/options.h"
+#include "core/purge.h"
 #include "core/thread.h"
 #include "heddle.h"
 #include "os/os.h"
@@ -241,6 +244,23 @@ static void test_kept_run(void **state) {
   for (size_t i = 0; i < 4; i++) assert_int_not_equal(hd_load_relaxed(&hdi_space_find(blocks[i])->kind), HD_UNIT_LARGE);
 }
 
+/* A program may free nothing but what its heaps keep: that starts the helper as well, which gives it back. A child has none yet. */
+static void test_kept_run_starts_helper(void **state) {
+  (void)state;
+  int status = -1;
+  assert_true(hd_load_relaxed(&hdi_space.top) >= HD_PURGE_MIN_UNITS);
+  pid_t child = fork();
+  if (child == 0) {
+    hd_unit *unit = hdi_space_find(hd_malloc(3 * HD_UNIT_BYTES));
+    bool before = hd_load_relaxed(&hdi_purge_running) != 0;
+    hd_free(unit->base);
+    bool kept = hd_load_relaxed(&unit->live) == 0 && hd_load_relaxed(&unit->kind) == HD_UNIT_LARGE;
+    _exit(before ? 1 : !kept ? 2 : hd_load_relaxed(&hdi_purge_running) == 0 ? 3 : 0);
+  }
+  assert_int_equal(waitpid(child, &status, 0), child);
+  assert_int_equal(status, 0);
+}
+
 static int misuses;
 static void count(const void *p, const char *code) {
   (void)p, (void)code;
@@ -272,7 +292,7 @@ int main(void) {
       cmocka_unit_test(test_limit_in_place), cmocka_unit_test(test_limit_by_moves), cmocka_unit_test(test_limit_by_copies),
       cmocka_unit_test(test_without_moves),  cmocka_unit_test(test_moves_of_heaps), cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_cleared_or_exchanged), cmocka_unit_test(test_looks_are_not_all), cmocka_unit_test(test_kept_run),
-      cmocka_unit_test(test_touched_among_threads),
+      cmocka_unit_test(test_touched_among_threads), cmocka_unit_test(test_kept_run_starts_helper),
   };
   return cmocka_run_group_tests_name("large", tests, NULL, NULL);
 }
