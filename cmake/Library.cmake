@@ -24,15 +24,11 @@ if(shared_sources)
   # dlopen's last call has to be a jump in every kind of build.
   set_source_files_properties(${shared_sources} PROPERTIES COMPILE_OPTIONS "-O2;-fno-sanitize=all")
 endif()
-# What every program runs lies together, and what it writes on few pages: the less of the library a small process has in memory. Files
-# with large tables come last of these, and then what the smallest programs do without.
+# What every program writes lies on few pages: the less of the library a small process has in memory. Files with large tables come last
+# of these, and then what the smallest programs do without. (What every program runs: heddle.ld.)
 set(common options page lock gate thread space_grow space remote purge counters store alloc heap space_huge large)
 list(TRANSFORM common REPLACE "(.+)" ${HEDDLE_SRC_DIR}/core/\\1.c)
 list(REMOVE_ITEM HEDDLE_CORE_SOURCES ${common})
-# The linker puts unlikely code in front of all other: only that of the common files should lie there.
-if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
-  set_source_files_properties(${HEDDLE_CORE_SOURCES} PROPERTIES COMPILE_OPTIONS "-fno-reorder-functions;-fno-reorder-blocks-and-partition")
-endif()
 list(PREPEND HEDDLE_CORE_SOURCES ${start_sources} ${common})
 
 # The C++ operators throw through C frames.
@@ -75,6 +71,15 @@ target_link_options(heddle_shared PRIVATE
   -Wl,-z,nodelete -Wl,-z,now -Wl,-z,relro -Wl,-init,hdi_none -Wl,-fini,hdi_none -Wl,--version-script=${HEDDLE_SRC_DIR}/heddle.map)
 if(NOT HEDDLE_SANITIZE)
   target_link_options(heddle_shared PRIVATE -Wl,-z,defs)
+endif()
+# The code that every program runs in a segment of its own, where the linker takes a script beside its own (decision 22).
+set(HEDDLE_LINKER_SCRIPT ${HEDDLE_SRC_DIR}/heddle.ld)
+set(CMAKE_REQUIRED_LINK_OPTIONS -Wl,-T,${HEDDLE_LINKER_SCRIPT})
+check_c_source_compiles("int main(void) { return 0; }" HEDDLE_LINKER_TAKES_SCRIPT)
+unset(CMAKE_REQUIRED_LINK_OPTIONS)
+if(HEDDLE_LINKER_TAKES_SCRIPT)
+  target_link_options(heddle_shared PRIVATE -Wl,-T,${HEDDLE_LINKER_SCRIPT})
+  set_property(TARGET heddle_shared APPEND PROPERTY LINK_DEPENDS ${HEDDLE_LINKER_SCRIPT})
 endif()
 target_link_libraries(heddle_shared PRIVATE heddle_flags ${CMAKE_DL_LIBS} pthread)
 

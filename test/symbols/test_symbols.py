@@ -6,6 +6,7 @@ import re
 import subprocess
 
 import pytest
+from conftest import ROOT
 
 C_FAMILY = """
 malloc calloc realloc free reallocarray aligned_alloc posix_memalign memalign valloc pvalloc cfree free_sized free_aligned_sized
@@ -114,15 +115,29 @@ def test_no_text_relocations_or_executable_stack(heddle):
     assert stack and " RWE " not in stack[0]
 
 
-def test_what_every_program_runs_lies_together(heddle):
-    """From the first function to the last one that a first malloc, a free and the end of the process need: the pages that a system maps at
-    one fault, and nothing of the library is run in front of it or behind."""
+def test_common_code_lies_apart(heddle):
+    """What most programs run is a segment of its own, with nothing else in front of it or behind; test start.constants looks at what a
+    program has of it in memory."""
+    headers = subprocess.run(["readelf", "-lW", str(heddle.library)], capture_output=True, text=True, check=True).stdout
+    code = [row.split() for row in headers.splitlines() if re.match(r"\s+LOAD .* R E ", row)]
+    assert len(code) == 2
+    first, rest = ((int(row[2], 16), int(row[5], 16)) for row in code)
+    assert first[1] <= 40 * 1024 < rest[1]
     dynamic = subprocess.run(["readelf", "-dW", str(heddle.library)], capture_output=True, text=True, check=True).stdout
     assert "(INIT_ARRAY)" in dynamic and not re.search(r"\((INIT|FINI)\)", dynamic)
-    lines = subprocess.run(["nm", "-n", str(heddle.library)], capture_output=True, text=True, check=True).stdout.splitlines()
-    address = {name: int(at, 16) for at, kind, name in (line.split() for line in lines if len(line.split()) == 3) if kind in "tT"}
-    needed = ("malloc", "free", "hdi_os_init", "hdi_options_init", "hdi_thread_init", "hdi_space_take", "hdi_alloc_slow", "hdi_heap_refill",
-              "hdi_store_take", "hdi_purge_collect", "hdi_space_huge_step", "hdi_space_huge_enter", "hdi_free_event", "hdi_alloc_zeroed")
-    first = min(address.values())
-    room = 64 * 1024 - 512  # for the last one itself
-    assert {name: address[name] - first for name in needed if address[name] - first > room} == {}
+    lines = subprocess.run(["nm", str(heddle.library)], capture_output=True, text=True, check=True).stdout.splitlines()
+    names = {name: int(at, 16) for at, kind, name in (line.split() for line in lines if len(line.split()) == 3) if kind in "tT"}
+    for name in ("malloc", "free", "_Znwm", "hdi_os_init", "hdi_thread_heap", "hdi_heap_refill", "hdi_realloc"):
+        assert first[0] <= names[name] < sum(first), name
+    for name in ("hd_malloc", "hd_stats_text", "hd_arena_create"):
+        assert rest[0] <= names[name] < sum(rest), name
+
+
+def test_listed_code_exists(heddle):
+    """A function that changes its name must not fall out of the list unseen."""
+    script = re.sub(r"/\*.*?\*/", "", (ROOT / "src/heddle.ld").read_text(), flags=re.S)
+    lines = subprocess.run(["nm", str(heddle.library)], capture_output=True, text=True, check=True).stdout.splitlines()
+    names = {line.split()[-1] for line in lines}
+    listed = re.findall(r"\.text\.(?:unlikely\.|startup\.|exit\.)?(\w+)(?=[ )\n.])(?! :)", script)
+    assert len(listed) > 150
+    assert {name for name in listed if not {name, name + ".cold"} & names and not any(n.startswith(name + ".") for n in names)} == set()
