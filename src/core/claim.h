@@ -16,9 +16,9 @@ enum {
   HD_STEP_BYTES = 4096,      /* virgin blocks claimed at a time: at first about one system page of them, */
   HD_STEP_BYTES_MAX = 16384, /* later, when the class proves busy, up to this */
   BUSY_SHARE = 16,           /* a class is busy from a sixteenth of its heap's claims on */
-  BUSY_CLAIMS = 8,           /* it is found out every so many of its claims */
-  FEW_BLOCKS_SHARE = 16,     /* pages of one group: a sixteenth of the blocks is worth a claim, */
-  SHARE = 8,                 /* others: an eighth */
+  BUSY_CLAIMS = 16,          /* it is found out every so many of its claims */
+  FEW_BLOCKS_SHARE = 16,     /* a sixteenth of a page's blocks is worth a claim where it is one group, or all that a rare class has; */
+  SHARE = 8,                 /* of others an eighth */
   AGAIN_PAUSE = 3            /* claims without a try at the same group, after one that failed */
 };
 
@@ -120,8 +120,9 @@ FAST bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t
 }
 
 /* Whether so many free blocks of the touched part are enough to go through it once more. */
-FAST bool hdi_claim_pays(const hd_unit *page, int64_t unused) {
-  return unused > 0 && unused * (page->capacity <= 64 ? FEW_BLOCKS_SHARE : SHARE) >= page->fresh;
+FAST bool hdi_claim_pays(const hd_unit *page, const hd_class *class, int64_t unused) {
+  bool few = page->capacity <= 64 || (class->page_count == 1 && !class->busy);
+  return unused > 0 && unused * (few ? FEW_BLOCKS_SHARE : SHARE) >= page->fresh;
 }
 
 /* The next group of a CURRENT page, or the first one again, where other threads have told nothing: what most claims come to. Returns its
@@ -132,7 +133,7 @@ FAST uint64_t hdi_claim_quick(hd_unit *page, hd_slot *slot, hd_class *class) {
   bool some = page->credit > 1 && page->credit <= page->capacity; /* neither all free nor all in use */
   if (!some || class->extend || hd_load_relaxed(&page->remote_count) != 0) return 0;
   if (group * 64 >= page->fresh) {
-    if (!hdi_claim_pays(page, (int64_t)page->fresh - (page->credit - 1))) return 0;
+    if (!hdi_claim_pays(page, class, (int64_t)page->fresh - (page->credit - 1))) return 0;
     group = 0;
   }
   uint64_t bits = hdi_claim_touched(page, group, &count);
@@ -171,7 +172,7 @@ static inline bool hdi_claim_untold(hd_unit *page, hd_slot *slot, hd_class *clas
   uint32_t first = hdi_claim_group(page, 0, groups, &bits, &found);
   int64_t unused = found;
   for (uint32_t i = first + 1, count = 0; i < groups; i++, unused += count) hdi_claim_touched(page, i, &count);
-  class->told = hdi_claim_pays(page, unused);
+  class->told = hdi_claim_pays(page, class, unused);
   if (class->told) hdi_claim_bits(page, slot, class, first, bits, found);
   return class->told;
 }
@@ -190,8 +191,8 @@ static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class)
   if (page->credit == 1 && groups > 0) page->group = UINT32_MAX; /* all free: from the start again */
   uint32_t found = hdi_claim_group(page, page->group + 1, groups, &bits, &count);
   if (found < groups) return hdi_claim_bits(page, slot, class, found, bits, count);
-  /* At the end of the touched part: once more from its start if an eighth of it is free, else on into virgin blocks. */
-  if (hdi_claim_pays(page, (int64_t)page->fresh - hdi_page_used(page))) {
+  /* At the end of the touched part: once more from its start if enough of it is free, else on into virgin blocks. */
+  if (hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page))) {
     found = hdi_claim_group(page, 0, groups, &bits, &count);
     if (found < groups) return hdi_claim_bits(page, slot, class, found, bits, count);
   }

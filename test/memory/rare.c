@@ -9,7 +9,7 @@
 #include "../support/support.h"
 #include "heddle.h"
 
-enum { SLOTS = 1024, STEPS = 2000000, LOW = 4, HIGH = 32768, BOUND = 2304 * 1024 };
+enum { SLOTS = 1024, STEPS = 2000000, LOW = 4, HIGH = 32768, BOUND = 1760 * 1024 };
 
 static size_t resident, live, pages;
 

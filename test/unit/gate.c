@@ -130,11 +130,11 @@ static void test_short_ways_when_stopped(void **state) {
   enum { MEDIUM = 3000, LARGE = 100000, WIDE = 20000 };
   mine = hdi_heap_self;
   hd_free(hd_malloc(LARGE)); /* a run in the cache */
-  void *blocks[20] = {hd_malloc(WIDE)};
+  void *blocks[40] = {hd_malloc(WIDE)};
   size_t count = 1;
   hd_slot *slot = &mine->slot[hdi_sizeclass_of(MEDIUM)];
   do assert_non_null(blocks[count++] = hd_malloc(MEDIUM));
-  while (slot->bits == 0 && count < 15);
+  while (slot->bits == 0 && count < 35);
   assert_true(slot->bits != 0 && mine->cached[2] != NULL);
   pthread_t thread = stopped_for_a_moment();
   assert_non_null(blocks[count++] = hd_malloc(MEDIUM));

@@ -173,12 +173,12 @@ static void test_heaps_keep_to_their_classes(void **state) {
   }
 }
 
-/* Found out every eight claims of a class: busy if the heap had at most 128 meanwhile. */
+/* Found out every sixteen claims of a class: busy if the heap had at most 256 meanwhile. */
 static void test_busy(void **state) {
   (void)state;
   static hd_heap heap;
   hd_class often = {0}, rare = {0};
-  for (int i = 0; i < 7; i++) hdi_claim_count(&heap, &often);
+  for (int i = 0; i < 15; i++) hdi_claim_count(&heap, &often);
   assert_false(often.busy);
   hdi_claim_count(&heap, &often);
   assert_true(often.busy);
@@ -188,14 +188,30 @@ static void test_busy(void **state) {
   }
   assert_false(rare.busy);
   assert_true(often.busy);
-  for (int i = 0; i < 16; i++) {
+  for (int i = 0; i < 32; i++) {
     hdi_claim_count(&heap, &rare);
     for (int k = 0; k < 15; k++) hdi_claim_count(&heap, &often);
   }
   assert_true(rare.busy);
   heap.claims = UINT32_MAX - 3; /* the count goes round */
-  for (int i = 0; i < 16; i++) hdi_claim_count(&heap, &often);
+  for (int i = 0; i < 32; i++) hdi_claim_count(&heap, &often);
   assert_true(often.busy);
+}
+
+/* A page is gone through once more for an eighth of its blocks, and for a sixteenth where it is all that a rare class has. */
+static void test_pays(void **state) {
+  (void)state;
+  hd_unit page = {.capacity = 117, .fresh = 48};
+  hd_class one = {.page_count = 1}, two = {.page_count = 2}, busy = {.page_count = 1, .busy = true};
+  assert_true(hdi_claim_pays(&page, &one, 3));
+  assert_false(hdi_claim_pays(&page, &one, 2));
+  assert_true(hdi_claim_pays(&page, &two, 6) && hdi_claim_pays(&page, &busy, 6));
+  assert_false(hdi_claim_pays(&page, &two, 5) || hdi_claim_pays(&page, &busy, 5));
+  page = (hd_unit){.capacity = 64, .fresh = 64}; /* one group: a sixteenth for all */
+  assert_true(hdi_claim_pays(&page, &two, 4) && hdi_claim_pays(&page, &busy, 4));
+  assert_false(hdi_claim_pays(&page, &one, 3) || hdi_claim_pays(&page, &busy, 3));
+  page.fresh = 4;
+  assert_false(hdi_claim_pays(&page, &one, 0));
 }
 
 /* Busy classes claim more at a time, the others stay with a system page. */
@@ -233,6 +249,7 @@ int main(void) {
       ALONE(resizes),
       cmocka_unit_test(test_heaps_keep_to_their_classes),
       cmocka_unit_test(test_busy),
+      cmocka_unit_test(test_pays),
       cmocka_unit_test(test_steps),
       cmocka_unit_test(test_own_dirty_page_first), /* in this process, where coverage is counted; last: the others want no pages */
   };
