@@ -154,7 +154,8 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *clas
   if (page->fresh == page->capacity) return false;
   uint32_t group = page->fresh / 64;
   uint32_t at = page->fresh % 64;
-  uint32_t step = page->zeroed ? class->step : 64; /* memory of earlier owners is resident anyway */
+  /* Memory of earlier owners is resident, or part of it is: to walk through all of it is worth fewer claims where there are many. */
+  uint32_t step = page->zeroed || !class->busy ? class->step : 64;
   uint32_t count = (uint32_t)hd_min(hd_min(step, 64 - at), page->capacity - page->fresh);
   hd_store_owned(&page->fresh, page->fresh + count);
   hdi_claim_bits(page, slot, class, group, hd_low_mask(count) << at, count);

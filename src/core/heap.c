@@ -212,7 +212,7 @@ static bool claim(hd_heap *heap, unsigned class_index) {
   return true;
 }
 
-/* Whether a page can give blocks without touching new memory. Of a page on old memory all blocks were claimed at once. */
+/* Whether a page can give blocks that it has given before. Old memory that it has not come to does not count: part of it may be gone. */
 static bool has_touched(const hd_unit *page) { return page->fresh > hdi_page_used(page); }
 
 static bool can_lend(hd_heap *heap, unsigned class_index) {

@@ -78,8 +78,8 @@ static void own_blocks_first(void) {
   hd_free(stays);
 }
 
-/* A page that was somebody's memory is resident as a whole: what of it was never handed out costs nothing. */
-static void test_own_dirty_page_first(void **state) {
+/* A page that was somebody's memory may be resident in part only: what of it was never handed out waits as long as somebody lends. */
+static void test_old_memory_waits(void **state) {
   (void)state;
   void *run = hd_malloc(HD_UNIT_BYTES);
   memset(run, 1, HD_UNIT_BYTES);
@@ -89,11 +89,11 @@ static void test_own_dirty_page_first(void **state) {
   own[0] = hd_malloc(WANTED);
   TS_CHECK(own[0] == run, "not on the run that was freed");
   void *p = freed(LENT);
+  TS_CHECK(hd_malloc(WANTED) == p, "not the block that lay free");
   for (int i = 1; i < OF_PAGE; i++) {
     own[i] = hd_malloc(WANTED);
     TS_CHECK(hd_usable_size(own[i]) == hd_good_size(WANTED), "block %d was borrowed", i);
   }
-  TS_CHECK(hd_malloc(WANTED) == p, "the page is full");
   for (int i = 0; i < OF_PAGE; i++) hd_free(own[i]);
   hd_free(p);
 }
@@ -233,6 +233,22 @@ static void test_steps(void **state) {
   hd_heap_destroy(heap);
 }
 
+/* On memory of earlier owners a busy class takes a whole group at once, others a step at a time there as well. */
+static void test_steps_on_old_memory(void **state) {
+  (void)state;
+  for (int zeroed = 0; zeroed < 2; zeroed++) {
+    for (int busy = 0; busy < 2; busy++) {
+      hd_unit page = {.capacity = 117, .block_bytes = 560, .zeroed = zeroed, .credit = 1};
+      hd_class class = {.step = 7, .busy = busy};
+      hd_slot slot = {0};
+      assert_true(hdi_claim_virgin(&page, &slot, &class));
+      assert_int_equal(page.fresh, busy && !zeroed ? 64 : 7);
+      assert_int_equal(hd_bit_count(slot.bits), page.fresh);
+      assert_int_equal(class.zeroed, zeroed);
+    }
+  }
+}
+
 #define ALONE(body) {#body, test_alone, NULL, NULL, (void *)(body)}
 
 int main(void) {
@@ -251,7 +267,8 @@ int main(void) {
       cmocka_unit_test(test_busy),
       cmocka_unit_test(test_pays),
       cmocka_unit_test(test_steps),
-      cmocka_unit_test(test_own_dirty_page_first), /* in this process, where coverage is counted; last: the others want no pages */
+      cmocka_unit_test(test_steps_on_old_memory),
+      cmocka_unit_test(test_old_memory_waits), /* in this process, where coverage is counted; last: the others want no pages */
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -263,11 +263,12 @@ static void test_claim_again_leaves_virgin_blocks(void **state) {
   drop_page(page);
 }
 
-/* Memory of earlier owners is resident: no need to be sparing with it. */
-static void test_claims_all_of_resident_memory(void **state) {
+/* Memory of earlier owners is resident for the most part: a busy class is not sparing with it. */
+static void test_claims_all_of_old_memory(void **state) {
   (void)state;
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   page->zeroed = false;
+  class.busy = true;
   assert_true(hdi_claim_next(page, &slot, &class));
   assert_true(slot.bits == UINT64_MAX);
   assert_false(class.zeroed);
@@ -417,7 +418,7 @@ int main(void) {
       cmocka_unit_test(test_claim_again_wants_a_quarter),
       cmocka_unit_test(test_quick_claim), cmocka_unit_test(test_quick_claim_of_a_full_page),
       cmocka_unit_test(test_claim_again_leaves_virgin_blocks),
-      cmocka_unit_test(test_claims_all_of_resident_memory),
+      cmocka_unit_test(test_claims_all_of_old_memory),
       cmocka_unit_test(test_claims_nothing_of_a_full_page),
       cmocka_unit_test(test_counts_what_is_untold),
       cmocka_unit_test(test_counts_a_page_that_seems_full),
