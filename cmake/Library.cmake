@@ -73,6 +73,7 @@ if(NOT HEDDLE_SANITIZE)
   target_link_options(heddle_shared PRIVATE -Wl,-z,defs)
 endif()
 # The code that every program runs in a segment of its own, where the linker takes a script beside its own (decision 22).
+include(CheckCSourceCompiles)
 set(HEDDLE_LINKER_SCRIPT ${HEDDLE_SRC_DIR}/heddle.ld)
 set(CMAKE_REQUIRED_LINK_OPTIONS -Wl,-T,${HEDDLE_LINKER_SCRIPT})
 check_c_source_compiles("int main(void) { return 0; }" HEDDLE_LINKER_TAKES_SCRIPT)
