@@ -122,7 +122,7 @@ def test_common_code_lies_apart(heddle):
     code = [row.split() for row in headers.splitlines() if re.match(r"\s+LOAD .* R E ", row)]
     assert len(code) == 2
     first, rest = ((int(row[2], 16), int(row[5], 16)) for row in code)
-    assert first[1] <= 40 * 1024 < rest[1]
+    assert first[1] <= 44 * 1024 < rest[1]  # 40 with gcc 12
     dynamic = subprocess.run(["readelf", "-dW", str(heddle.library)], capture_output=True, text=True, check=True).stdout
     assert "(INIT_ARRAY)" in dynamic and not re.search(r"\((INIT|FINI)\)", dynamic)
     lines = subprocess.run(["nm", str(heddle.library)], capture_output=True, text=True, check=True).stdout.splitlines()
