@@ -1,9 +1,10 @@
 /* Claims: the free blocks of a group of 64 become the bits of a slot, and malloc takes them from there.
  *
  * What is claimed stays free in the byte map and counts as used in the page's credit. Blocks never handed out come last, so that
- * untouched memory stays untouched while an eighth of the touched part is free; what other threads freed and have not told yet included
- * (decision 9). A busy class claims once in ten to twenty mallocs: what most claims come to stands in malloc's slow way itself
- * (decision 20), the rest is inlined into the refill. Decision 12 has which classes are busy, and why the others get less.
+ * untouched memory stays untouched while an eighth or a sixteenth of the touched part is free (hdi_claim_pays); what other threads freed
+ * and have not told yet included (decision 9). A busy class claims once in ten to twenty mallocs: what most claims come to stands in
+ * malloc's slow way itself (decision 20), the rest is inlined into the refill. Decision 12 has which classes are busy, and why the others
+ * get less.
  * Who may call: the owner inside its gate, for a CURRENT page.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_CLAIM_H

@@ -11,7 +11,7 @@
  * so that one decrement in free() serves all three. Remote frees write the byte only; their count reaches credit later
  * (remote.c), so credit never says fewer than are live.
  * A claim turns a group of 64 bytes into a word of bits. Blocks never handed out come last, so that untouched memory stays
- * untouched while an eighth of the touched part is free.
+ * untouched while enough of the touched part is free (claim.h).
  * Who may call: the owner inside its gate, or a collector that stopped it.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_PAGE_H

@@ -40,14 +40,18 @@ setlocale printf fprintf vprintf vfprintf puts perror qsort backtrace syslog
 ALLOWED_NEED = {"fprintf"}
 
 
+def output(*command):
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True).stdout
+
+
 def nm(path, *flags):
-    lines = subprocess.run(["nm", *flags, str(path)], capture_output=True, text=True, check=True).stdout.splitlines()
-    rows = [re.fullmatch(r"(?:([0-9a-f]+) )?\s*(\S) (\S+)", line) for line in lines]
-    return [(row[2], row[3].split("@")[0]) for row in rows if row]
+    """(address, kind, name) of each symbol; the address is None where there is none."""
+    rows = [re.fullmatch(r"(?:([0-9a-f]+) )?\s*(\S) (\S+)", line) for line in output("nm", *flags, path).splitlines()]
+    return [(row[1] and int(row[1], 16), row[2], row[3].split("@")[0]) for row in rows if row]
 
 
 def defined(path, *flags):
-    return {name for kind, name in nm(path, *flags) if kind in "TWDBRViu"}
+    return {name for _, kind, name in nm(path, *flags) if kind in "TWDBRViu"}
 
 
 def public_functions(heddle):
@@ -91,25 +95,25 @@ def test_static_library_leaves_malloc_alone(heddle):
 
 
 def test_needs_nothing_that_allocates(heddle):
-    needed = {name for kind, name in nm(heddle.library, "-D", "--undefined-only")}
+    needed = {name for _, _, name in nm(heddle.library, "-D", "--undefined-only")}
     assert needed & set(ALLOCATING) - ALLOWED_NEED == set()
 
 
 def test_needs_only_libc(heddle):
-    text = subprocess.run(["readelf", "-d", heddle.library], capture_output=True, text=True, check=True).stdout
+    text = output("readelf", "-d", heddle.library)
     needed = set(re.findall(r"\(NEEDED\).*\[(.*?)\]", text))
     assert {n.split(".")[0] for n in needed} <= {"libc", "ld-linux-x86-64", "ld-linux-aarch64", "libdl", "libpthread"}
 
 
 def test_thread_local_storage_is_small(heddle):
-    text = subprocess.run(["readelf", "-lW", heddle.library], capture_output=True, text=True, check=True).stdout
+    text = output("readelf", "-lW", heddle.library)
     sizes = [int(row.split()[5], 16) for row in text.splitlines() if row.split()[:1] == ["TLS"]]
     assert sizes and max(sizes) <= 32
 
 
 def test_no_text_relocations_or_executable_stack(heddle):
-    dynamic = subprocess.run(["readelf", "-dW", heddle.library], capture_output=True, text=True, check=True).stdout
-    headers = subprocess.run(["readelf", "-lW", heddle.library], capture_output=True, text=True, check=True).stdout
+    dynamic = output("readelf", "-dW", heddle.library)
+    headers = output("readelf", "-lW", heddle.library)
     assert "TEXTREL" not in dynamic
     stack = [row for row in headers.splitlines() if "GNU_STACK" in row]
     assert stack and " RWE " not in stack[0]
@@ -118,15 +122,14 @@ def test_no_text_relocations_or_executable_stack(heddle):
 def test_common_code_lies_apart(heddle):
     """What most programs run is a segment of its own, with nothing else in front of it or behind; test start.constants looks at what a
     program has of it in memory."""
-    headers = subprocess.run(["readelf", "-lW", str(heddle.library)], capture_output=True, text=True, check=True).stdout
+    headers = output("readelf", "-lW", heddle.library)
     code = [row.split() for row in headers.splitlines() if re.match(r"\s+LOAD .* R E ", row)]
     assert len(code) == 2
     first, rest = ((int(row[2], 16), int(row[5], 16)) for row in code)
     assert first[1] <= 44 * 1024 < rest[1]  # 40 with gcc 12
-    dynamic = subprocess.run(["readelf", "-dW", str(heddle.library)], capture_output=True, text=True, check=True).stdout
+    dynamic = output("readelf", "-dW", heddle.library)
     assert "(INIT_ARRAY)" in dynamic and not re.search(r"\((INIT|FINI)\)", dynamic)
-    lines = subprocess.run(["nm", str(heddle.library)], capture_output=True, text=True, check=True).stdout.splitlines()
-    names = {name: int(at, 16) for at, kind, name in (line.split() for line in lines if len(line.split()) == 3) if kind in "tT"}
+    names = {name: address for address, kind, name in nm(heddle.library) if kind in "tT"}
     for name in ("malloc", "free", "_Znwm", "hdi_os_init", "hdi_thread_heap", "hdi_heap_refill", "hdi_realloc"):
         assert first[0] <= names[name] < sum(first), name
     for name in ("hd_malloc", "hd_stats_text", "hd_arena_create"):
@@ -136,8 +139,7 @@ def test_common_code_lies_apart(heddle):
 def test_listed_code_exists(heddle):
     """A function that changes its name must not fall out of the list unseen."""
     script = re.sub(r"/\*.*?\*/", "", (ROOT / "src/heddle.ld").read_text(), flags=re.S)
-    lines = subprocess.run(["nm", str(heddle.library)], capture_output=True, text=True, check=True).stdout.splitlines()
-    names = {line.split()[-1] for line in lines}
+    names = {name for _, _, name in nm(heddle.library)}
     listed = re.findall(r"\.text\.(?:unlikely\.|startup\.|exit\.)?(\w+)(?=[ )\n.])(?! :)", script)
     assert len(listed) > 150
     assert {name for name in listed if not {name, name + ".cold"} & names and not any(n.startswith(name + ".") for n in names)} == set()
