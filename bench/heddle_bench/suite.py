@@ -62,6 +62,7 @@ WORKLOADS = (
         ("tree", "map", 2, (1, 2), True),
         ("kv", "", 0.5, (1,), True),
         ("vectors", "", 0.7, (1, 2), True),
+        ("waves", "", 1, (1, 2, 8), True),
         ("loglines", "", 1, (1, 2), True),
         ("cxx", "sized", 1, (1, 2, 8), True),
         ("cxx", "objects", 1, (1, 2), True),

@@ -13,7 +13,9 @@
 
 enum {
   LENDERS = 4, /* classes that are asked for a block: they reach up to one and a half times the size */
-  SPILLS = 4   /* times that a magazine was too small before it grows */
+  SPILLS = 4,  /* times that a magazine was too small before it grows */
+  BULK_UNITS = HD_CACHE_UNITS / 2, /* units that go to the space, or come from there, at once, */
+  BULK_RUN = BULK_UNITS / 2        /* in runs of so many and fewer */
 };
 
 hd_heap hdi_heap_empty;
@@ -56,15 +58,50 @@ static hd_unit *take_cached(hd_heap *heap, size_t units) {
   return first;
 }
 
+/* A thread that has given many runs at once takes as many so: it works in waves, and would have the lock of the space for every one. */
+static bool fetch_runs(hd_heap *heap, size_t units) {
+  size_t most = hd_min(hd_min(BULK_UNITS, heap->given), HD_CACHE_UNITS - heap->cached_units);
+  if (units > BULK_RUN || most < units) return false;
+  hd_unit *run = hdi_space_take_runs(heap->space, units, most / units);
+  if (run == NULL) {
+    heap->given = 0;
+    return false;
+  }
+  for (hd_unit *next; run != NULL; run = next) {
+    next = run->next;
+    hdi_heap_keep_run(heap, run, units);
+    heap->given -= (uint32_t)units;
+  }
+  return true;
+}
+
 hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
   *zeroed = false;
   if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return take_cached(heap, units);
+  if (heap->given > 0 && align_units == 1 && fetch_runs(heap, units)) return take_cached(heap, units);
   bool fresh = hd_load_relaxed(&hdi_space.dirty_units) < units; /* nothing that was touched before is left for it */
   if (HD_UNLIKELY(fresh && hd_load_relaxed(&hdi_remote_much)) && !heap->explicit_heap) hdi_purge_fetch(heap);
   if (heap->one_user) hdi_lock_take(&heap->lock);
   hd_unit *first = take_run(heap, units, align_units, zeroed);
   if (heap->one_user) hdi_lock_drop(&heap->lock);
   return first;
+}
+
+/* The cache is full. Of its runs of this length those that were freed first go to the space, and this one takes their place. false: it has
+ * not so many of them. */
+static bool spill_runs(hd_heap *heap, hd_unit *first, size_t units) {
+  hd_unit *last = units <= BULK_RUN ? heap->cached[units] : NULL;
+  for (size_t kept = 2 * units; kept < BULK_UNITS && last != NULL; kept += units) last = last->next;
+  if (last == NULL || last->next == NULL) return false;
+  hd_unit *list = last->next;
+  last->next = NULL;
+  uint32_t count = 0;
+  for (hd_unit *run = list; run != NULL; run = run->next, count += (uint32_t)units) hd_store_relaxed(&run->kind, HD_UNIT_NONE);
+  hd_store_owned(&heap->cached_units, heap->cached_units - count);
+  heap->given += count;
+  hdi_space_give_runs(heap->space, list);
+  hdi_heap_keep_run(heap, first, units);
+  return true;
 }
 
 void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) {
@@ -78,6 +115,8 @@ void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) 
     unlist_run(heap, first);
   } else if (dirty && hdi_heap_has_room(heap, units)) {
     hdi_heap_keep_run(heap, first, units);
+    return;
+  } else if (dirty && spill_runs(heap, first, units)) {
     return;
   }
   hdi_space_give(heap->space, first, units, dirty);
@@ -299,6 +338,7 @@ void hdi_heap_drop_cache(hd_heap *heap) {
 }
 
 void hdi_heap_drop_runs(hd_heap *heap) {
+  heap->given = 0;
   for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {
     while (heap->cached[units] != NULL) hdi_space_give(heap->space, take_cached(heap, units), units, true);
   }

@@ -93,6 +93,7 @@ struct hd_heap {
   hd_unit *cached[HD_CACHE_RUN + 1]; /* runs freed just now, still dirty, by length: lists through next */
   uint32_t cached_units;          /* units in them, at most HD_CACHE_UNITS */
   uint32_t claims;                /* times that a slot was empty */
+  uint32_t given;                 /* units given to the space several runs at once, and not taken so since */
 
   _Alignas(64) atomic_uint busy;  /* gate.h */
   atomic_uint stopped;

@@ -64,6 +64,12 @@ static void mark_ends(hd_unit *first, size_t units, unsigned kind, uint32_t stam
   hd_store_relaxed(&last->kind, (uint8_t)kind);
 }
 
+/* More free units, or fewer. Others only read these two, so whoever has the lock need not change them at a blow. */
+static void count_free(hd_space *space, unsigned kind, size_t more) {
+  hd_store_relaxed(&space->free_units, hd_load_relaxed(&space->free_units) + more);
+  if (kind == HD_UNIT_DIRTY) hd_store_relaxed(&space->dirty_units, hd_load_relaxed(&space->dirty_units) + more);
+}
+
 static void insert(hd_space *space, hd_unit *first, size_t units, unsigned kind, uint32_t stamp) {
   hd_bins *bins = bins_of(space, kind);
   unsigned bin = bin_of(units);
@@ -73,8 +79,7 @@ static void insert(hd_space *space, hd_unit *first, size_t units, unsigned kind,
   if (first->next != NULL) first->next->prev = first;
   bins->bin[bin] = first;
   bins->filled |= (uint64_t)1 << bin;
-  hd_add(&space->free_units, units);
-  if (kind == HD_UNIT_DIRTY) hd_add(&space->dirty_units, units);
+  count_free(space, kind, units);
 }
 
 /* Take a free run out of its bin and unmark its ends. */
@@ -90,8 +95,7 @@ static void detach(hd_space *space, hd_unit *first) {
   if (bins->bin[bin] == NULL) bins->filled &= ~((uint64_t)1 << bin);
   hd_store_relaxed(&first->kind, HD_UNIT_NONE);
   hd_store_relaxed(&first[units - 1].kind, HD_UNIT_NONE);
-  hd_sub(&space->free_units, units);
-  if (kind == HD_UNIT_DIRTY) hd_sub(&space->dirty_units, units);
+  count_free(space, kind, 0 - units);
 }
 
 /* Units to leave out at the front of a run so that its start is aligned. */
@@ -191,7 +195,7 @@ void hdi_space_defer(hd_space *space, hd_unit *first, size_t units, uint32_t sta
   hdi_unit_push(&space->deferred, first);
 }
 
-/* Runs that were freed while nobody could take the lock. */
+/* Runs that were freed while somebody else had the lock. */
 static void take_in_deferred(hd_space *space) {
   if (HD_LIKELY(hd_load_relaxed(&space->deferred) == NULL)) return;
   hd_unit *run = hd_exchange(&space->deferred, NULL);
@@ -408,13 +412,50 @@ hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
   return first;
 }
 
+/* The free runs that fit best, each cut into as many as are wanted of it. */
+hd_unit *hdi_space_take_runs(hd_space *space, size_t units, size_t most) {
+  hd_unit *list = NULL, *run = NULL;
+  if (!hdi_space_allows(space, units * most) || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
+  take_in_deferred(space);
+  while (most > 0 && (run = best_fit(space, &space->dirty, units, 1, FIT_TRIES)) != NULL) {
+    size_t run_units = run->run_units, count = hd_min(run_units / units, most);
+    detach(space, run);
+    run = carve(space, run, run_units, 0, count * units, HD_UNIT_DIRTY);
+    for (size_t i = count; i-- > 0; list = run + i * units) {
+      hd_store_owned(&run[i * units].run_units, (uint32_t)units);
+      run[i * units].next = list;
+    }
+    most -= count;
+  }
+  hdi_lock_drop(&space->lock);
+  return list;
+}
+
+/* Before memory is given: nobody waits for the lock to give dirty memory. While others have it the run is listed, and the next one with the
+ * lock takes it in. */
+static bool try_to_give(hd_space *space, bool dirty) {
+  bool locked = dirty ? hdi_lock_try(&space->lock) : hdi_lock_take_unless_fork(&space->lock);
+  if (HD_LIKELY(locked)) take_in_deferred(space);
+  return locked;
+}
+
+void hdi_space_give_runs(hd_space *space, hd_unit *first) {
+  uint32_t stamp = hdi_space_tick();
+  bool locked = try_to_give(space, true);
+  for (hd_unit *next; first != NULL; first = next) {
+    next = first->next;
+    if (HD_LIKELY(locked)) give_locked(space, first, first->run_units, true, stamp);
+    else hdi_space_defer(space, first, first->run_units, stamp);
+  }
+  if (HD_LIKELY(locked)) hdi_lock_drop(&space->lock);
+}
+
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
   uint32_t stamp = hdi_space_tick();
-  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&space->lock))) {
+  if (HD_UNLIKELY(!try_to_give(space, dirty))) {
     hdi_space_defer(space, first, units, stamp);
     return;
   }
-  take_in_deferred(space);
   give_locked(space, first, units, dirty || space->fixed, stamp);
   hdi_lock_drop(&space->lock);
 }

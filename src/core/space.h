@@ -88,6 +88,13 @@ hd_unit *hdi_space_take_dirty(hd_space *space, size_t units);
  * holds none. */
 hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step);
 
+/* Up to so many dirty runs of one length at once, listed through next: whoever takes and gives many has the lock less often. NULL: there is
+ * none, or a fork is under way. */
+hd_unit *hdi_space_take_runs(hd_space *space, size_t units, size_t most);
+
+/* Give dirty runs back, listed through next, which know their lengths. */
+void hdi_space_give_runs(hd_space *space, hd_unit *first);
+
 /* Give a run back, or a part of one. dirty: its memory has been touched. */
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty);
 

@@ -114,11 +114,63 @@ static void extend(size_t run) {
   used_units += more;
 }
 
+static size_t next_free(size_t from) {
+  while (from < RUNS && runs[from].first) from++;
+  return from;
+}
+
+static bool has_free_run(size_t units) {
+  size_t top = atomic_load(&space.top);
+  for (size_t at = 0, free_units = 0; at < top; at++) {
+    free_units = used[at] ? 0 : free_units + 1;
+    if (free_units == units) return true;
+  }
+  return false;
+}
+
+/* As many of one length as are wanted, or all there are. */
+static void take_several(void) {
+  size_t units = 1 + ts_below(&rng, 4), most = 1 + ts_below(&rng, 8), count = 0, slots = 0;
+  for (size_t run = next_free(0); run < RUNS && slots < most; run = next_free(run + 1)) slots++;
+  if (slots < most) return;
+  size_t run = next_free(0);
+  for (hd_unit *first = hdi_space_take_runs(&space, units, most), *next; first; first = next, count++) {
+    next = first->next;
+    assert_int_equal(first->run_units, units);
+    mark(first, units, 0, name_of(run));
+    runs[run] = (struct run){first, units};
+    uint8_t *address = hdi_space_address(&space, first);
+    for (size_t at = 0; at < units * HD_UNIT_BYTES; at += 512) address[at] = (uint8_t)name_of(run);
+    used_units += units;
+    run = next_free(run);
+  }
+  assert_true(count <= most);
+  if (count < most) assert_false(has_free_run(units));
+}
+
+/* Of any lengths. */
+static void give_several(void) {
+  hd_unit *list = NULL;
+  for (size_t i = 0, run = ts_below(&rng, RUNS); i < 6; i++, run = (run + 1) % RUNS) {
+    if (!runs[run].first) continue;
+    check_content(run);
+    mark(runs[run].first, runs[run].units, name_of(run), 0);
+    runs[run].first->next = list;
+    list = runs[run].first;
+    assert_int_equal(list->run_units, runs[run].units);
+    used_units -= runs[run].units;
+    runs[run].first = NULL;
+  }
+  if (list) hdi_space_give_runs(&space, list);
+}
+
 static void test_against_oracle(void **state) {
   (void)state;
   for (int step = 0; step < 60000; step++) {
     size_t run = ts_below(&rng, RUNS);
-    if (!runs[run].first) take(run);
+    if (ts_below(&rng, 16) == 0) take_several();
+    else if (ts_below(&rng, 16) == 0) give_several();
+    else if (!runs[run].first) take(run);
     else if (ts_below(&rng, 5) == 0) extend(run);
     else give(run);
     size_t top = atomic_load(&space.top), free_units = atomic_load(&space.free_units);
@@ -329,6 +381,76 @@ static void test_what_is_put_aside(void **state) {
   hdi_lock_fork_end();
 }
 
+/* Nobody waits for the lock to give dirty memory; whoever takes next finds it. */
+static void *give_two_ways(void *three) {
+  hd_unit **run = three;
+  run[0]->next = run[1];
+  run[1]->next = NULL;
+  hdi_space_give_runs(&hdi_space, run[0]);
+  hdi_space_give(&hdi_space, run[2], 3, true);
+  return NULL;
+}
+
+static void test_nobody_waits_to_give(void **state) {
+  (void)state;
+  struct timespec soon;
+  pthread_t thread;
+  hd_unit *run[3];
+  bool zeroed = false;
+  for (int i = 0; i < 3; i++) assert_non_null(run[i] = hdi_space_take(&hdi_space, 3, 1, &zeroed));
+  size_t free_units = hd_load_relaxed(&hdi_space.free_units);
+  assert_true(hdi_lock_try(&hdi_space.lock));
+  assert_int_equal(pthread_create(&thread, NULL, give_two_ways, run), 0);
+  clock_gettime(CLOCK_REALTIME, &soon);
+  soon.tv_sec += 20;
+  assert_int_equal(pthread_timedjoin_np(thread, NULL, &soon), 0);
+  assert_int_equal(hd_load_relaxed(&hdi_space.free_units), free_units);
+  hdi_lock_drop(&hdi_space.lock);
+  hd_unit *more = hdi_space_take_runs(&hdi_space, 3, 3);
+  assert_true(more && more->next && more->next->next);
+  assert_null(hd_load_relaxed(&hdi_space.deferred));
+  assert_true(hd_load_relaxed(&hdi_space.free_units) <= free_units);
+  hdi_space_give_runs(&hdi_space, more);
+  assert_int_equal(hd_load_relaxed(&hdi_space.free_units), free_units + 9);
+}
+
+/* While a fork holds the lock there are none at once, and what is given waits. */
+static void *several_during_fork(void *run) {
+  bool none = hdi_space_take_runs(&hdi_space, 1, 4) == NULL;
+  hdi_space_give_runs(&hdi_space, run);
+  return none ? run : NULL;
+}
+
+static void test_several_during_fork(void **state) {
+  (void)state;
+  bool zeroed = false;
+  hd_unit *run = hdi_space_take(&hdi_space, 8, 1, &zeroed);
+  assert_non_null(run);
+  hdi_space_give(&hdi_space, run, 8, true);
+  run = hdi_space_take_runs(&hdi_space, 2, 4);
+  assert_non_null(run);
+  size_t free_units = hd_load_relaxed(&hdi_space.free_units);
+  assert_ptr_equal(in_fork(several_during_fork, run), run);
+  hdi_space_give(&hdi_space, hdi_space_take(&hdi_space, 1, 1, &zeroed), 1, true); /* takes in what waits */
+  assert_int_equal(hd_load_relaxed(&hdi_space.free_units), free_units + 8);
+}
+
+/* No more than the limit leaves room for, not even if less would do. */
+static void test_several_under_a_limit(void **state) {
+  (void)state;
+  bool zeroed = false;
+  hd_unit *run = hdi_space_take(&hdi_space, 8, 1, &zeroed);
+  assert_non_null(run);
+  hdi_space_give(&hdi_space, run, 8, true);
+  size_t live = hd_load_relaxed(&hdi_space.top) - hd_load_relaxed(&hdi_space.free_units) - hd_load_relaxed(&hdi_space.passed_units);
+  hdi_options.limit = (int64_t)(live + 4) << HD_UNIT_SHIFT;
+  assert_null(hdi_space_take_runs(&hdi_space, 1, 5));
+  run = hdi_space_take_runs(&hdi_space, 1, 4);
+  hdi_options.limit = 0;
+  assert_non_null(run);
+  hdi_space_give_runs(&hdi_space, run);
+}
+
 int main(void) {
   rng.state = ts_seed();
   const struct CMUnitTest tests[] = {
@@ -337,6 +459,9 @@ int main(void) {
       cmocka_unit_test(test_never_zeroed),
       cmocka_unit_test(test_passes_nothing_by),
       cmocka_unit_test(test_space_of_a_unit),
+      cmocka_unit_test(test_nobody_waits_to_give),
+      cmocka_unit_test(test_several_during_fork),
+      cmocka_unit_test(test_several_under_a_limit),
       cmocka_unit_test(test_aligned_during_fork),
       cmocka_unit_test(test_no_new_addresses_at_forks),
       cmocka_unit_test(test_what_is_put_aside),

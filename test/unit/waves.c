@@ -1,0 +1,165 @@
+/* Runs in bulk: a thread that gives more than it may keep gives and takes several at a time. Whoever only takes gets one.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../support/support.h"
+#include "core/gate.h"
+#include "heddle.h"
+
+enum { MANY = 48, BULK = HD_CACHE_UNITS / 2 };
+
+static hd_unit *run[MANY];
+
+static void take_all(size_t count, size_t units) {
+  bool zeroed = false;
+  for (size_t i = 0; i < count; i++) {
+    run[i] = hdi_heap_take_run(hdi_heap_self, units, 1, &zeroed);
+    assert_non_null(run[i]);
+    assert_int_equal(run[i]->run_units, units);
+    assert_int_equal(hd_load_relaxed(&run[i]->kind), HD_UNIT_NONE);
+    for (size_t other = 0; other < i; other++) assert_true(run[other] + units <= run[i] || run[i] + units <= run[other]);
+  }
+}
+
+static void give_all(size_t count, size_t units) {
+  for (size_t i = 0; i < count; i++) hdi_heap_give_run(hdi_heap_self, run[i], units, true);
+}
+
+static int begin(void **state) {
+  (void)state;
+  hd_free(hd_malloc(1));
+  hd_collect(0);
+  hdi_gate_enter(hdi_heap_self);
+  return 0;
+}
+
+static int end(void **state) {
+  (void)state;
+  hdi_heap_drop_runs(hdi_heap_self);
+  hdi_gate_leave(hdi_heap_self);
+  return 0;
+}
+
+/* Half of the cache goes at once, and the thread takes as much as it has given so. */
+static void test_waves(void **state) {
+  (void)state;
+  hd_heap *heap = hdi_heap_self;
+  for (size_t units = 1; units <= 4; units++) {
+    size_t top = 0, all = 0;
+    for (int wave = 0; wave < 3; wave++) {
+      take_all(MANY, units);
+      if (wave == 0) top = hd_load_relaxed(&hdi_space.top);
+      assert_int_equal(heap->given < units, 1); /* all that came back so was for this */
+      give_all(MANY, units);
+      assert_in_range(heap->cached_units, BULK, HD_CACHE_UNITS);
+      all = hd_load_relaxed(&hdi_space.dirty_units) + heap->cached_units;
+      assert_int_equal(heap->given + heap->cached_units, MANY * units);
+    }
+    assert_int_equal(hd_load_relaxed(&hdi_space.top), top);
+    assert_true(all >= MANY * units);
+    hdi_heap_drop_runs(heap);
+    assert_int_equal(heap->given, 0);
+  }
+}
+
+/* One lock for several: what comes with the first stands in the cache. */
+static void test_several_at_once(void **state) {
+  (void)state;
+  hd_heap *heap = hdi_heap_self;
+  take_all(MANY, 1);
+  give_all(MANY, 1);
+  size_t cached = heap->cached_units;
+  take_all(cached, 1);
+  assert_int_equal(heap->cached_units, 0);
+  take_all(1, 1);
+  assert_int_equal(heap->cached_units, BULK - 1);
+  assert_int_equal(heap->given, MANY - cached - BULK);
+  give_all(1, 1);
+}
+
+/* A thread that has given nothing so takes one run, so that dirty memory is there for others. */
+static void test_one_for_who_only_takes(void **state) {
+  (void)state;
+  hd_heap *heap = hdi_heap_self;
+  take_all(MANY, 1);
+  give_all(MANY, 1);
+  hdi_heap_drop_runs(heap);
+  size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);
+  take_all(1, 1);
+  assert_int_equal(heap->cached_units, 0);
+  assert_int_equal(hd_load_relaxed(&hdi_space.dirty_units), dirty - 1);
+  give_all(1, 1);
+}
+
+/* Long runs go one by one, and those that do not fill a good part of the cache. */
+static void test_long_ones_go_alone(void **state) {
+  (void)state;
+  hd_heap *heap = hdi_heap_self;
+  for (size_t units = BULK / 2 + 1; units <= HD_CACHE_RUN; units += 3) {
+    take_all(8, units);
+    give_all(8, units);
+    assert_int_equal(heap->given, 0);
+    hdi_heap_drop_runs(heap);
+  }
+}
+
+/* Memory that somebody else has taken meanwhile: what there was to take is forgotten, and comes from the top. */
+static void test_nothing_left(void **state) {
+  (void)state;
+  hd_heap *heap = hdi_heap_self;
+  bool zeroed = false;
+  take_all(MANY, 2);
+  give_all(MANY, 2);
+  uint32_t given = heap->given;
+  assert_true(given >= BULK);
+  hdi_space_purge(&hdi_space, hdi_space_tick(), SIZE_MAX);
+  take_all(heap->cached_units / 2, 2);
+  assert_int_equal(heap->cached_units, 0);
+  hd_unit *one = hdi_heap_take_run(heap, 2, 1, &zeroed);
+  assert_non_null(one);
+  assert_true(zeroed);
+  assert_int_equal(heap->given, 0);
+  hdi_heap_give_run(heap, one, 2, true);
+}
+
+/* What was a large block is none any more once its run has gone; the one that did not fit in is unmarked as well. */
+static void test_large_blocks(void **state) {
+  enum { BYTES = 2 * HD_UNIT_BYTES };
+  void *p[MANY];
+  (void)state;
+  hdi_gate_leave(hdi_heap_self);
+  for (int wave = 0; wave < 3; wave++) {
+    for (size_t i = 0; i < MANY; i++) {
+      assert_non_null(p[i] = hd_malloc(BYTES));
+      memset(p[i], (int)i + 1, BYTES);
+    }
+    for (size_t i = 0; i < MANY; i++) {
+      uint8_t *bytes = p[i];
+      assert_true(bytes[0] == i + 1 && bytes[BYTES - 1] == i + 1);
+      hd_free(p[i]);
+    }
+    size_t marked = 0;
+    for (size_t i = 0; i < MANY; i++) marked += hd_load_relaxed(&hdi_space_find(p[i])->kind) == HD_UNIT_LARGE;
+    assert_in_range(marked, hdi_heap_self->cached_units / 2 - 1, hdi_heap_self->cached_units / 2);
+  }
+  hdi_gate_enter(hdi_heap_self);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_waves, begin, end),
+      cmocka_unit_test_setup_teardown(test_several_at_once, begin, end),
+      cmocka_unit_test_setup_teardown(test_one_for_who_only_takes, begin, end),
+      cmocka_unit_test_setup_teardown(test_long_ones_go_alone, begin, end),
+      cmocka_unit_test_setup_teardown(test_nothing_left, begin, end),
+      cmocka_unit_test_setup_teardown(test_large_blocks, begin, end),
+  };
+  return cmocka_run_group_tests_name("waves", tests, NULL, NULL);
+}
