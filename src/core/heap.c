@@ -14,6 +14,7 @@
 enum {
   LENDERS = 4, /* classes that are asked for a block: they reach up to one and a half times the size */
   SPILLS = 4,  /* times that a magazine was too small before it grows */
+  REST_UNITS = 64, /* units taken in short runs before the heap once more gives up what rests in it */
   BULK_UNITS = HD_CACHE_UNITS / 2, /* units that go to the space, or come from there, at once, */
   BULK_RUN = BULK_UNITS / 2        /* in runs of so many and fewer */
 };
@@ -40,14 +41,16 @@ static void unlist_run(hd_heap *heap, hd_unit *first) {
   else heap->runs = first->run_next;
 }
 
-static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
-  if (heap->limit_units != 0 && units > heap->limit_units - heap->held_units) return NULL;
-  hd_unit *first = hdi_space_take(heap->space, units, align_units, zeroed);
-  if (first == NULL) return NULL;
-  if (heap->explicit_heap) {
+/* For an explicit heap, within its limit. */
+static SLOW hd_unit *take_listed(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
+  if (heap->one_user) hdi_lock_take(&heap->lock);
+  bool allowed = heap->limit_units == 0 || units <= heap->limit_units - heap->held_units;
+  hd_unit *first = allowed ? hdi_space_take(heap->space, units, align_units, zeroed) : NULL;
+  if (first != NULL) {
     heap->held_units += units;
     list_run(heap, first);
   }
+  if (heap->one_user) hdi_lock_drop(&heap->lock);
   return first;
 }
 
@@ -59,7 +62,7 @@ static hd_unit *take_cached(hd_heap *heap, size_t units) {
 }
 
 /* A thread that has given many runs at once takes as many so: it works in waves, and would have the lock of the space for every one. */
-static bool fetch_runs(hd_heap *heap, size_t units) {
+static SLOW bool fetch_runs(hd_heap *heap, size_t units) {
   size_t most = hd_min(hd_min(BULK_UNITS, heap->given), HD_CACHE_UNITS - heap->cached_units);
   if (units > BULK_RUN || most < units) return false;
   hd_unit *run = hdi_space_take_runs(heap->space, units, most / units);
@@ -75,21 +78,9 @@ static bool fetch_runs(hd_heap *heap, size_t units) {
   return true;
 }
 
-hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
-  *zeroed = false;
-  if (units <= HD_CACHE_RUN && heap->cached[units] != NULL && align_units == 1) return take_cached(heap, units);
-  if (heap->given > 0 && align_units == 1 && fetch_runs(heap, units)) return take_cached(heap, units);
-  bool fresh = hd_load_relaxed(&hdi_space.dirty_units) < units; /* nothing that was touched before is left for it */
-  if (HD_UNLIKELY(fresh && hd_load_relaxed(&hdi_remote_much)) && !heap->explicit_heap) hdi_purge_fetch(heap);
-  if (heap->one_user) hdi_lock_take(&heap->lock);
-  hd_unit *first = take_run(heap, units, align_units, zeroed);
-  if (heap->one_user) hdi_lock_drop(&heap->lock);
-  return first;
-}
-
 /* The cache is full. Of its runs of this length those that were freed first go to the space, and this one takes their place. false: it has
  * not so many of them. */
-static bool spill_runs(hd_heap *heap, hd_unit *first, size_t units) {
+static SLOW bool spill_runs(hd_heap *heap, hd_unit *first, size_t units) {
   hd_unit *last = units <= BULK_RUN ? heap->cached[units] : NULL;
   for (size_t kept = 2 * units; kept < BULK_UNITS && last != NULL; kept += units) last = last->next;
   if (last == NULL || last->next == NULL) return false;
@@ -214,15 +205,18 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
   }
 }
 
-bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
-  hd_class *class = &heap->class[page->class_index];
+static void unclaim(hd_heap *heap, hd_unit *page) {
   hd_slot *slot = &heap->slot[page->class_index];
-  if (page->class_index <= HD_SMALL_CLASSES || class->page != page) return false;
   hd_store_owned(&page->credit, page->credit - hd_bit_count(slot->bits));
   hd_store_owned(&slot->bits, 0);
-  class->page = NULL;
+  heap->class[page->class_index].page = NULL;
   make_partial(heap, page);
   hdi_heap_settle(heap, page);
+}
+
+bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
+  if (page->class_index <= HD_SMALL_CLASSES || heap->class[page->class_index].page != page) return false;
+  unclaim(heap, page);
   return true;
 }
 
@@ -342,6 +336,41 @@ void hdi_heap_drop_runs(hd_heap *heap) {
   for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {
     while (heap->cached[units] != NULL) hdi_space_give(heap->space, take_cached(heap, units), units, true);
   }
+}
+
+/* ---- taking runs ------------------------------------------------------------------------------------------------- */
+
+/* Whether nothing of a CURRENT page is in use, and most of it has been. One with a few touched blocks stays: as old memory it would be
+ * touched all over by the next class. */
+static bool is_spare(const hd_heap *heap, const hd_unit *page) {
+  return page != NULL && page->fresh * 2 >= page->capacity && hdi_page_used(page) == hd_bit_count(heap->slot[page->class_index].bits);
+}
+
+/* Before memory is touched that nobody had. A block in a magazine keeps its page, a claim another, and a kept run its neighbours: of a
+ * program that works in waves, each with sizes of its own, that is more than what it uses. What is hot goes as well, so not at each run. */
+static SLOW void give_up_rest(hd_heap *heap) {
+  heap->taken = 0;
+  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
+    if (i > HD_SMALL_CLASSES) empty_magazine(heap, hdi_heap_magazine(heap, i));
+    if (is_spare(heap, heap->class[i].page)) unclaim(heap, heap->class[i].page);
+  }
+  hdi_heap_drop_runs(heap);
+}
+
+hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
+  bool is_short = units <= HD_CACHE_RUN;
+  *zeroed = false;
+  if (is_short && align_units == 1) {
+    bool cached = heap->cached[units] != NULL || (HD_UNLIKELY(heap->given > 0) && fetch_runs(heap, units));
+    if (cached) return take_cached(heap, units);
+  }
+  if (!hdi_space_has_dirty(heap->space, units) && !heap->explicit_heap) { /* nothing that was touched before is left for it */
+    if (HD_UNLIKELY(heap->taken >= REST_UNITS)) give_up_rest(heap);
+    if (HD_UNLIKELY(hd_load_relaxed(&hdi_remote_much)) && !hdi_space_has_dirty(heap->space, units)) hdi_purge_fetch(heap);
+  }
+  if (is_short) heap->taken += (uint32_t)units;
+  return HD_UNLIKELY(heap->explicit_heap) ? take_listed(heap, units, align_units, zeroed)
+                                          : hdi_space_take(heap->space, units, align_units, zeroed);
 }
 
 /* ---- refilling --------------------------------------------------------------------------------------------------- */

@@ -94,6 +94,7 @@ struct hd_heap {
   uint32_t cached_units;          /* units in them, at most HD_CACHE_UNITS */
   uint32_t claims;                /* times that a slot was empty */
   uint32_t given;                 /* units given to the space several runs at once, and not taken so since */
+  uint32_t taken;                 /* units taken in runs of up to HD_CACHE_RUN since it gave up what rested in it */
 
   _Alignas(64) atomic_uint busy;  /* gate.h */
   atomic_uint stopped;

@@ -13,7 +13,6 @@
 #include "os/os.h"
 
 enum {
-  EXACT_BINS = 32,
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
   PASS_TRIES = 8,          /* at others' memory, against threads that are at it as well */
   ASIDE_MIN = 64,
@@ -47,9 +46,9 @@ uint32_t hdi_space_tick(void) { return (uint32_t)(hdi_os_now_ms() / HD_TICK_MS);
 /* ---- bins -------------------------------------------------------------------------------------------------------- */
 
 static unsigned bin_of(size_t units) {
-  if (units <= EXACT_BINS) return (unsigned)units - 1;
+  if (units <= HD_EXACT_BINS) return (unsigned)units - 1;
   unsigned log = (unsigned)hd_highest_bit(units);
-  unsigned bin = EXACT_BINS + (log - 5) * 2 + (unsigned)((units >> (log - 1)) & 1);
+  unsigned bin = HD_EXACT_BINS + (log - 5) * 2 + (unsigned)((units >> (log - 1)) & 1);
   return bin < HD_BIN_COUNT ? bin : HD_BIN_COUNT - 1;
 }
 
@@ -78,7 +77,7 @@ static void insert(hd_space *space, hd_unit *first, size_t units, unsigned kind,
   first->next = bins->bin[bin];
   if (first->next != NULL) first->next->prev = first;
   bins->bin[bin] = first;
-  bins->filled |= (uint64_t)1 << bin;
+  hd_store_owned(&bins->filled, bins->filled | (uint64_t)1 << bin);
   count_free(space, kind, units);
 }
 
@@ -92,7 +91,7 @@ static void detach(hd_space *space, hd_unit *first) {
   if (first->next != NULL) first->next->prev = first->prev;
   if (first->prev != NULL) first->prev->next = first->next;
   else bins->bin[bin] = first->next;
-  if (bins->bin[bin] == NULL) bins->filled &= ~((uint64_t)1 << bin);
+  if (bins->bin[bin] == NULL) hd_store_owned(&bins->filled, bins->filled & ~((uint64_t)1 << bin));
   hd_store_relaxed(&first->kind, HD_UNIT_NONE);
   hd_store_relaxed(&first[units - 1].kind, HD_UNIT_NONE);
   count_free(space, kind, 0 - units);
@@ -434,9 +433,9 @@ hd_unit *hdi_space_take_runs(hd_space *space, size_t units, size_t most) {
 /* Before memory is given: nobody waits for the lock to give dirty memory. While others have it the run is listed, and the next one with the
  * lock takes it in. */
 static bool try_to_give(hd_space *space, bool dirty) {
-  bool locked = dirty ? hdi_lock_try(&space->lock) : hdi_lock_take_unless_fork(&space->lock);
-  if (HD_LIKELY(locked)) take_in_deferred(space);
-  return locked;
+  if (HD_UNLIKELY(!hdi_lock_try(&space->lock)) && (dirty || !hdi_lock_wait_unless_fork(&space->lock))) return false;
+  take_in_deferred(space);
+  return true;
 }
 
 void hdi_space_give_runs(hd_space *space, hd_unit *first) {

@@ -17,11 +17,11 @@
 #include "core/lock.h"
 #include "core/unit.h"
 
-enum { HD_BIN_COUNT = 64, HD_TICK_MS = 64 };
+enum { HD_BIN_COUNT = 64, HD_EXACT_BINS = 32, HD_TICK_MS = 64 };
 
 typedef struct hd_bins {
   uint64_t filled;              /* bit b: bin[b] is not empty */
-  hd_unit *bin[HD_BIN_COUNT];   /* 1..32 units exactly, then two bins a doubling */
+  hd_unit *bin[HD_BIN_COUNT];   /* 1..HD_EXACT_BINS units exactly, then two bins a doubling */
 } hd_bins;
 
 typedef struct hd_space {
@@ -87,6 +87,11 @@ hd_unit *hdi_space_take_dirty(hd_space *space, size_t units);
 /* A piece of the longest dirty run of the common space: from `least` to `most` units, start and length multiples of `step`. NULL if it
  * holds none. */
 hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step);
+
+/* Whether there is a dirty run of so many units, or of HD_EXACT_BINS where more are asked for. Without the lock: it may be old at once. */
+static inline bool hdi_space_has_dirty(hd_space *space, size_t units) {
+  return hd_peek(&space->dirty.filled) >> (hd_min(units, HD_EXACT_BINS) - 1) != 0;
+}
 
 /* Up to so many dirty runs of one length at once, listed through next: whoever takes and gives many has the lock less often. NULL: there is
  * none, or a fork is under way. */

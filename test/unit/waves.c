@@ -1,4 +1,5 @@
-/* Runs in bulk: a thread that gives more than it may keep gives and takes several at a time. Whoever only takes gets one.
+/* Programs that work in waves. A thread that gives more than it may keep gives and takes several runs at a time; whoever only takes gets
+ * one. What rests in its caches is given up before it touches memory that nobody had.
  *
  * SPDX-License-Identifier: MIT */
 #include <setjmp.h>
@@ -152,6 +153,116 @@ static void test_large_blocks(void **state) {
   hdi_gate_enter(hdi_heap_self);
 }
 
+/* Nothing that was touched is left in the space; whether the heap has taken enough since to give up what rests in it. */
+static void nothing_dirty(bool taken) {
+  hdi_heap_drop_runs(hdi_heap_self);
+  hdi_space_purge(&hdi_space, hdi_space_tick(), SIZE_MAX);
+  assert_false(hdi_space_has_dirty(&hdi_space, 1));
+  hdi_heap_self->taken = taken ? UINT32_MAX / 2 : 0;
+}
+
+/* Whether a run of one unit is memory that nobody had. */
+static bool next_is_new(void) {
+  bool zeroed = false;
+  hd_unit *first = hdi_heap_take_run(hdi_heap_self, 1, 1, &zeroed);
+  assert_non_null(first);
+  hdi_heap_give_run(hdi_heap_self, first, 1, true);
+  return zeroed;
+}
+
+static hd_class *class_of(size_t bytes) { return &hdi_heap_self->class[hdi_sizeclass_of(bytes)]; }
+
+/* Freed blocks of a medium class, each of which keeps a page. */
+static void rest_in_magazine(size_t bytes) {
+  enum { PAGES = 12 };
+  void *p[PAGES * 16];
+  size_t count = PAGES * (HD_UNIT_BYTES / bytes);
+  assert_true(count <= sizeof p / sizeof *p);
+  hdi_gate_leave(hdi_heap_self);
+  for (size_t i = 0; i < count; i++) assert_non_null(p[i] = hd_malloc(bytes));
+  for (size_t start = 0; start < count / PAGES; start++)
+    for (size_t i = start; i < count; i += count / PAGES) hd_free(p[i]);
+  hdi_gate_enter(hdi_heap_self);
+}
+
+static void test_magazines_give_way(void **state) {
+  enum { BYTES = 8192 };
+  (void)state;
+  hd_magazine *magazine = hdi_heap_magazine(hdi_heap_self, hdi_sizeclass_of(BYTES));
+  rest_in_magazine(BYTES);
+  assert_true(magazine->top - magazine->first >= 4 && class_of(BYTES)->page_count >= 4);
+  nothing_dirty(false);
+  assert_true(next_is_new());
+  assert_true(magazine->top - magazine->first >= 4 && class_of(BYTES)->page_count >= 4);
+  nothing_dirty(true);
+  assert_false(next_is_new());
+  assert_ptr_equal(magazine->top, magazine->first);
+  assert_true(class_of(BYTES)->page_count <= 1);
+  assert_in_range(hdi_heap_self->taken, 1, 16); /* and only the next megabytes make it do so again */
+}
+
+/* A run may be long, too. */
+static void test_magazines_give_way_to_large_blocks(void **state) {
+  enum { BYTES = 7168 };
+  bool zeroed = false;
+  (void)state;
+  hd_magazine *magazine = hdi_heap_magazine(hdi_heap_self, hdi_sizeclass_of(BYTES));
+  rest_in_magazine(BYTES);
+  nothing_dirty(true);
+  hd_unit *first = hdi_heap_take_run(hdi_heap_self, 40, 1, &zeroed);
+  assert_non_null(first);
+  assert_ptr_equal(magazine->top, magazine->first);
+  hdi_heap_give_run(hdi_heap_self, first, 40, true);
+}
+
+/* So many blocks of a small class handed out, all but `live` freed. Returns the first. */
+static uint8_t *rest_in_slot(size_t bytes, size_t count, size_t live) {
+  static uint8_t *p[1024];
+  assert_true(count <= 1024);
+  hdi_gate_leave(hdi_heap_self);
+  for (size_t i = 0; i < count; i++) {
+    assert_non_null(p[i] = hd_malloc(bytes));
+    memset(p[i], (int)i, bytes);
+  }
+  for (size_t i = live; i < count; i++) hd_free(p[i]);
+  hdi_gate_enter(hdi_heap_self);
+  assert_int_equal(class_of(bytes)->page_count, 1);
+  assert_non_null(class_of(bytes)->page);
+  return p[0];
+}
+
+/* The current page of a small class goes when it is empty and most of it was in use, not when a block is live or few were touched. */
+static void test_current_pages_give_way(void **state) {
+  (void)state;
+  rest_in_slot(208, 250, 0);
+  nothing_dirty(false);
+  assert_true(next_is_new());
+  assert_int_equal(class_of(208)->page_count, 1);
+  nothing_dirty(true);
+  assert_false(next_is_new());
+  assert_int_equal(class_of(208)->page_count, 0);
+  assert_null(class_of(208)->page);
+
+  rest_in_slot(224, 60, 0);
+  nothing_dirty(true);
+  assert_true(next_is_new());
+  assert_int_equal(class_of(224)->page_count, 1);
+
+  uint8_t *live = rest_in_slot(240, 250, 1);
+  nothing_dirty(true);
+  assert_true(next_is_new());
+  assert_int_equal(class_of(240)->page_count, 1);
+  hdi_gate_leave(hdi_heap_self);
+  for (int i = 0; i < 250; i++) {
+    uint8_t *more = hd_malloc(240);
+    assert_non_null(more);
+    assert_ptr_not_equal(more, live);
+    memset(more, 0xff, 240);
+  }
+  for (size_t i = 0; i < 240; i++) assert_int_equal(live[i], 0);
+  hdi_gate_enter(hdi_heap_self);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_waves, begin, end),
@@ -160,6 +271,9 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_long_ones_go_alone, begin, end),
       cmocka_unit_test_setup_teardown(test_nothing_left, begin, end),
       cmocka_unit_test_setup_teardown(test_large_blocks, begin, end),
+      cmocka_unit_test_setup_teardown(test_magazines_give_way, begin, end),
+      cmocka_unit_test_setup_teardown(test_magazines_give_way_to_large_blocks, begin, end),
+      cmocka_unit_test_setup_teardown(test_current_pages_give_way, begin, end),
   };
   return cmocka_run_group_tests_name("waves", tests, NULL, NULL);
 }
