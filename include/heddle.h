@@ -63,7 +63,7 @@ HEDDLE_API HEDDLE_MALLOC HEDDLE_SIZE(1) void *hd_malloc(size_t bytes);
 /** Allocate count * bytes bytes that read as zero. Memory that is known to be zero is not cleared again.
  *  returns  as hd_malloc; NULL with ENOMEM also when the product overflows
  *  cost     as hd_malloc, and O(size) only where the memory has been used before; while more than one thread has a heap, new memory of up
- *           to 4 MiB is touched page by page, so that a table that is read before it is written to is not faulted in twice */
+ *           to 1 MiB is touched page by page, so that a table that is read before it is written to is not faulted in twice */
 HEDDLE_API HEDDLE_MALLOC HEDDLE_SIZE2(1, 2) void *hd_calloc(size_t count, size_t bytes);
 
 /** Allocate bytes bytes that read as zero: hd_calloc(1, bytes). */

@@ -23,7 +23,7 @@ enum {
   EXCHANGE_MIN = 4 * 1024 * 1024, /* from here on old memory may be exchanged for fresh memory, to clear it, */
   CLEAR_MAX = 128 * 1024 * 1024,  /* and above this it always is */
   LOOKS = 16,                     /* pages of it that are looked at before all of it is */
-  TOUCH_MAX = 4 * 1024 * 1024,    /* fresh memory up to this is touched for calloc where there are threads */
+  TOUCH_MAX = 1024 * 1024,        /* fresh memory up to this is touched for calloc where there are threads */
   WRITE_MAX = 1024                /* the first word of a block up to this size is written when another thread frees it */
 };
 
@@ -635,7 +635,7 @@ static void *realloc_by_copy(hd_heap *user, hd_unit *unit, void *p, size_t bytes
   hd_heap *heap = user != NULL ? user : hdi_heap_explicit_owner(unit);
   size_t old = unit->block_bytes;
   bool here = heap != NULL && (heap == user || !heap->one_user);
-  int kept = errno;
+  int kept = bytes > old ? 0 : errno;
   void *target = here ? hdi_alloc_from(heap, bytes, false) : hdi_alloc(bytes);
   if (HD_UNLIKELY(target == NULL)) {
     if (bytes > old) return NULL;

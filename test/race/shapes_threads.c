@@ -6,7 +6,7 @@
 #include "race.h"
 
 enum { HELD = 64, LIFE_STEPS = 400, GENERATIONS = 8, BIRTHS = 150, PIPE_BLOCKS = 4000, RESIZES = 1200, CROWD_STEPS = 500 };
-enum { ROUNDS = 12, SENT = 3072, SENT_BYTES = 1000 };
+enum { ROUNDS = 12, SENT = 3072, SENT_BYTES = 1000, WAVES = 10, WAVE_BLOCKS = 1500, WAVE_BYTES = 6 << 20 };
 
 void race_step(race_thread *self) {
   race_block *got = race_swap(ts_next(&self->rng), ts_below(&self->rng, 4) == 0 ? NULL : race_make(&self->rng));
@@ -138,5 +138,25 @@ static void be_one_of_many(race_thread *self) {
 void race_crowd(const race_plan *plan) {
   unsigned threads = plan->threads * 6;
   race_run(plan, threads < RACE_THREADS_MAX ? threads : RACE_THREADS_MAX, be_one_of_many);
+  race_empty_slots();
+}
+
+/* ---- waves ---------------------------------------------------------------------------------------------------------- */
+
+/* More than a heap keeps, all made and then all dropped, of another size each time: runs go to the space and come back several at a time
+ * while others give theirs, and what rests in caches is given up before memory grows. One block of each wave is for the others. */
+static void make_and_drop(race_thread *self) {
+  static const size_t sizes[] = {4000, 90000, 300, 15000, 200000};
+  race_block *made[WAVE_BLOCKS];
+  for (unsigned wave = 0; wave < WAVES * self->plan->scale; wave++) {
+    size_t bytes = sizes[(wave + self->index) % 5], count = WAVE_BYTES / bytes < WAVE_BLOCKS ? WAVE_BYTES / bytes : WAVE_BLOCKS;
+    for (size_t i = 0; i < count; i++) made[i] = race_fill(hd_malloc(bytes), ts_next(&self->rng), bytes);
+    made[0] = race_swap(ts_next(&self->rng), made[0]);
+    for (size_t i = 0; i < count; i++) race_drop(made[wave % 2 == 0 ? i : count - 1 - i]);
+  }
+}
+
+void race_waves(const race_plan *plan) {
+  race_run(plan, plan->threads, make_and_drop);
   race_empty_slots();
 }
