@@ -14,7 +14,8 @@
 enum {
   LENDERS = 4, /* classes that are asked for a block: they reach up to one and a half times the size */
   SPILLS = 4,  /* times that a magazine was too small before it grows */
-  REST_UNITS = 64, /* units taken in short runs before the heap once more gives up what rests in it */
+  REST_UNITS = 64, /* units taken in short runs before the heap once more gives up what rests in it, */
+  REST_SOON = 16,  /* and after a time when that was as many units or more */
   BULK_UNITS = HD_CACHE_UNITS / 2, /* units that go to the space, or come from there, at once, */
   BULK_RUN = BULK_UNITS / 2        /* in runs of so many and fewer */
 };
@@ -278,7 +279,8 @@ unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index) {
 /* ---- magazines --------------------------------------------------------------------------------------------------- */
 
 static void empty_magazine(hd_heap *heap, hd_magazine *magazine) {
-  for (const hd_cached *at = magazine->top; at-- > magazine->first;) {
+  for (const hd_cached *at = magazine->top; at > magazine->first;) {
+    at--;
     hd_unit *page = hdi_space_entry(at->block)->head;
     if (hdi_free_local(page, at->state)) hdi_heap_settle(heap, page);
   }
@@ -349,12 +351,14 @@ static bool is_spare(const hd_heap *heap, const hd_unit *page) {
 /* Before memory is touched that nobody had. A block in a magazine keeps its page, a claim another, and a kept run its neighbours: of a
  * program that works in waves, each with sizes of its own, that is more than what it uses. What is hot goes as well, so not at each run. */
 static SLOW void give_up_rest(hd_heap *heap) {
-  heap->taken = 0;
+  size_t before = hd_load_relaxed(&hdi_space.dirty_units) + heap->cached_units;
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
     if (i > HD_SMALL_CLASSES) empty_magazine(heap, hdi_heap_magazine(heap, i));
     if (is_spare(heap, heap->class[i].page)) unclaim(heap, heap->class[i].page);
   }
   hdi_heap_drop_runs(heap);
+  bool much = hd_load_relaxed(&hdi_space.dirty_units) >= before + REST_SOON;
+  heap->taken = much ? REST_UNITS - REST_SOON : 0;
 }
 
 hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {

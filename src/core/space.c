@@ -58,7 +58,7 @@ static void mark_ends(hd_unit *first, size_t units, unsigned kind, uint32_t stam
   hd_unit *last = first + units - 1;
   hd_store_owned(&first->run_units, (uint32_t)units);
   hd_store_owned(&last->run_units, (uint32_t)units);
-  first->stamp = stamp;
+  hd_store_owned(&first->stamp, stamp); /* it was a page's count of mail, at which somebody may still look; remote.c */
   hd_store_relaxed(&first->kind, (uint8_t)kind);
   hd_store_relaxed(&last->kind, (uint8_t)kind);
 }
@@ -190,7 +190,7 @@ static void give_locked(hd_space *space, hd_unit *first, size_t units, bool dirt
 /* Without the lock. */
 void hdi_space_defer(hd_space *space, hd_unit *first, size_t units, uint32_t stamp) {
   hd_store_owned(&first->run_units, (uint32_t)units);
-  first->stamp = stamp;
+  hd_store_owned(&first->stamp, stamp);
   hdi_unit_push(&space->deferred, first);
 }
 

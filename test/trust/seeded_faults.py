@@ -416,6 +416,8 @@ RETURN = [
           "if (HD_UNLIKELY(heap->taken >= REST_UNITS)) give_up_rest(heap);", "if (heap->explicit_heap) give_up_rest(heap);"),
     Fault("caches are given up for every run", "core/heap.c", "unit.waves",
           "if (HD_UNLIKELY(heap->taken >= REST_UNITS)) give_up_rest(heap);", "give_up_rest(heap);"),
+    Fault("what was much waits as long as what was little", "core/heap.c", "unit.waves",
+          "heap->taken = much ? REST_UNITS - REST_SOON : 0;", "heap->taken = 0; (void)much;"),
     Fault("a page of which little was touched is given up", "core/heap.c", "unit.waves",
           "page != NULL && page->fresh * 2 >= page->capacity && ", "page != NULL && "),
     Fault("fetched pages stay with their owner", "core/purge.c", "unit.remote",

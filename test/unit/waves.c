@@ -201,6 +201,15 @@ static void test_magazines_give_way(void **state) {
   assert_in_range(hdi_heap_self->taken, 1, 16); /* and only the next megabytes make it do so again */
 }
 
+/* Where it was much, the heap does so again before it has taken many more. */
+static void test_much_gives_way_soon_again(void **state) {
+  (void)state;
+  for (size_t bytes = 5120; bytes <= 8192; bytes += 1024) rest_in_magazine(bytes); /* upwards: a class borrows from larger ones */
+  nothing_dirty(true);
+  assert_false(next_is_new());
+  assert_in_range(hdi_heap_self->taken, 17, 63);
+}
+
 /* A run may be long, too. */
 static void test_magazines_give_way_to_large_blocks(void **state) {
   enum { BYTES = 7168 };
@@ -272,6 +281,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_nothing_left, begin, end),
       cmocka_unit_test_setup_teardown(test_large_blocks, begin, end),
       cmocka_unit_test_setup_teardown(test_magazines_give_way, begin, end),
+      cmocka_unit_test_setup_teardown(test_much_gives_way_soon_again, begin, end),
       cmocka_unit_test_setup_teardown(test_magazines_give_way_to_large_blocks, begin, end),
       cmocka_unit_test_setup_teardown(test_current_pages_give_way, begin, end),
   };
