@@ -212,7 +212,6 @@ void hdi_thread_retire_heap(hd_heap *heap) {
   hd_store_owned(&heap->one_user, false);
   hd_store_owned(&heap->own_space, false);
   heap->runs = heap->claims = 0;
-  heap->held_units = heap->limit_units = 0;
   memset(heap->cached, 0, sizeof heap->cached);
   heap->cached_units = 0;
   heap->name[0] = 0;
