@@ -364,17 +364,17 @@ static SLOW void give_up_rest(hd_heap *heap) {
 hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
   bool is_short = units <= HD_CACHE_RUN;
   *zeroed = false;
+  if (HD_UNLIKELY(heap->explicit_heap)) return take_listed(heap, units, align_units, zeroed); /* it keeps no runs */
   if (is_short && align_units == 1) {
     bool cached = heap->cached[units] != NULL || (HD_UNLIKELY(heap->given > 0) && fetch_runs(heap, units));
     if (cached) return take_cached(heap, units);
   }
-  if (!hdi_space_has_dirty(heap->space, units) && !heap->explicit_heap) { /* nothing that was touched before is left for it */
+  if (!hdi_space_has_dirty(heap->space, units)) { /* nothing that was touched before is left for it */
     if (HD_UNLIKELY(heap->taken >= REST_UNITS)) give_up_rest(heap);
     if (HD_UNLIKELY(hd_load_relaxed(&hdi_remote_much)) && !hdi_space_has_dirty(heap->space, units)) hdi_purge_fetch(heap);
   }
   if (is_short) heap->taken += (uint32_t)units;
-  return HD_UNLIKELY(heap->explicit_heap) ? take_listed(heap, units, align_units, zeroed)
-                                          : hdi_space_take(heap->space, units, align_units, zeroed);
+  return hdi_space_take(heap->space, units, align_units, zeroed);
 }
 
 /* ---- refilling --------------------------------------------------------------------------------------------------- */

@@ -41,7 +41,7 @@ typedef struct hd_space {
   _Atomic size_t dirty_units;   /* units in dirty runs */
   _Atomic size_t free_units;    /* units in free runs of both kinds */
   _Atomic size_t passed_units;  /* units below top that are not ours: see space_grow.h */
-  _Atomic(hd_unit *) deferred;  /* runs freed while a fork held the lock */
+  _Atomic(hd_unit *) deferred;  /* runs freed while somebody else held the lock */
   _Atomic uint64_t aside;       /* a run put aside for as long as one holds it: index << 32 | units << 1 | clean */
   uint32_t aside_stamp;
   size_t aside_units;           /* how long the next one should be */
