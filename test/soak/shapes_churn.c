@@ -117,12 +117,14 @@ static void run_idle(void) {
   struct soak_lane *lane = soak_lane(0);
   soak_table_fill(lane, &kept, soak_bytes / 2, 16, 4 * KIB);
   for (; soak_running(); soak_cycle()) {
+    soak_steady(false);
     for (unsigned burst = 0; burst < 4; burst++) {
       soak_table_fill(lane, &passing, soak_bytes, 16, 16 * KIB);
       soak_table_churn(lane, &passing, passing.count / 4, 16, 16 * KIB);
       soak_table_churn(lane, &kept, kept.count / 64, 16, 4 * KIB);
       soak_table_empty(lane, &passing);
     }
+    soak_steady(true);
     soak_pause(SOAK_SETTLE_MS + 1000);
   }
 }

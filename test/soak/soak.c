@@ -168,7 +168,10 @@ bool soak_running(void) { return !atomic_load_explicit(&stopped, memory_order_re
 
 void soak_cycle(void) { atomic_fetch_add_explicit(&status->cycles, 1, memory_order_relaxed); }
 
-void soak_steady(bool steady) { atomic_store_explicit(&status->steady, steady, memory_order_relaxed); }
+void soak_steady(bool steady) {
+  uint64_t said = atomic_load_explicit(&status->steady, memory_order_relaxed);
+  atomic_store_explicit(&status->steady, said + ((said & 1) != steady), memory_order_relaxed);
+}
 
 void soak_pause(unsigned ms) {
   for (uint64_t end = ts_now_ms() + ms, now; soak_running() && (now = ts_now_ms()) < end;)

@@ -32,7 +32,8 @@ struct soak_figures {
 struct soak_status {
   _Atomic uint64_t state; /* 0 getting ready, 1 running, 2 ending; the runner may write the 2 */
   uint64_t base_bytes;    /* resident before the first block */
-  _Atomic uint64_t cycles, steady;
+  _Atomic uint64_t cycles;
+  _Atomic uint64_t steady; /* how often the shape began or ceased to be: odd while it is */
   char apart[32];
   struct soak_figures lanes[SOAK_LANES];
 };

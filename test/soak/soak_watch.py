@@ -33,7 +33,7 @@ class Sample:
     resident: int  # less what was resident before the first block
     mappings: int
     cycles: int
-    steady: bool
+    steady: bool  # now and since the sample before
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Status:
             self.page = mmap.mmap(file.fileno(), STATUS_BYTES)
 
     def head(self):
-        """State, base bytes, cycles, steady."""
+        """State, base bytes, cycles, how often the shape began or ceased to be steady: odd while it is."""
         return HEAD.unpack_from(self.page, 0)
 
     def end(self) -> None:
@@ -98,8 +98,9 @@ def sample_until_end(child: subprocess.Popen, status: Status, watched: Watched, 
     """For the seconds, and longer where a busy machine let us look at less than a third of the times we meant to."""
     started = time.monotonic()
     enough = seconds / interval / 3
+    said = 0
     while child.poll() is None:
-        state, base, cycles, steady = status.head()
+        state, base, cycles, _ = status.head()
         passed = time.monotonic() - started
         if state == ENDING or passed > seconds * STARVED_FACTOR or (passed > seconds and len(watched.samples) >= enough):
             status.end()
@@ -110,11 +111,12 @@ def sample_until_end(child: subprocess.Popen, status: Status, watched: Watched, 
                 resident, mappings = resident_bytes(child.pid), mapping_count(child.pid)
             except OSError:
                 return  # it has just ended
+            last, said = said, status.head()[3]
             if status.head()[0] != RUNNING:
                 return
             # The program did not stand still meanwhile: more live bytes are the bound that it may claim.
             watched.samples.append(Sample(time.monotonic() - started, max(before, status.live()), max(0, resident - base), mappings,
-                                          cycles, bool(steady)))
+                                          cycles, said % 2 == 1 and said == last))
             watched.calls = status.calls()
         elif time.monotonic() - started > START_SECONDS:
             watched.failure = f"not running after {START_SECONDS} s"
