@@ -16,6 +16,8 @@ enum {
   SPILLS = 4,  /* times that a magazine was too small before it grows */
   REST_UNITS = 64, /* units taken in short runs before the heap once more gives up what rests in it, */
   REST_SOON = 16,  /* and after a time when that was as many units or more */
+  MANY_UNITS = 64, /* units in pages from which on a heap looks for what rests in idle classes, */
+  LOOKS = 3,       /* so many of them for each new page */
   BULK_UNITS = HD_CACHE_UNITS / 2, /* units that go to the space, or come from there, at once, */
   BULK_RUN = BULK_UNITS / 2        /* in runs of so many and fewer */
 };
@@ -120,6 +122,7 @@ void hdi_heap_give_all(hd_heap *heap) {
     heap->class[i].page = heap->class[i].first = NULL;
     heap->class[i].page_count = 0;
   }
+  heap->page_units = 0;
   hd_store_relaxed(&heap->inbox, NULL);
   while (heap->runs != 0) {
     hd_unit *first = run_at(heap, heap->runs);
@@ -157,6 +160,7 @@ void hdi_heap_release(hd_heap *heap, hd_unit *page) {
   size_t units = page->run_units;
   hdi_page_clear(page);
   heap->class[page->class_index].page_count--;
+  heap->page_units -= (uint32_t)units;
   hdi_heap_give_run(heap, page, units, true);
 }
 
@@ -343,19 +347,34 @@ void hdi_heap_drop_runs(hd_heap *heap) {
 /* ---- taking runs ------------------------------------------------------------------------------------------------- */
 
 /* Whether nothing of a CURRENT page is in use, and most of it has been. One with a few touched blocks stays: as old memory it would be
- * touched all over by the next class. */
+ * touched all over by the next class. Of a heap with many pages a short one that was old memory itself goes too. */
 static bool is_spare(const hd_heap *heap, const hd_unit *page) {
-  return page != NULL && page->fresh * 2 >= page->capacity && hdi_page_used(page) == hd_bit_count(heap->slot[page->class_index].bits);
+  if (page == NULL || hdi_page_used(page) != hd_bit_count(heap->slot[page->class_index].bits)) return false;
+  bool was_old = !page->zeroed && page->run_units == 1 && heap->page_units >= MANY_UNITS;
+  return was_old || page->fresh * 2 >= page->capacity;
+}
+
+static void give_up(hd_heap *heap, unsigned class_index) {
+  if (class_index > HD_SMALL_CLASSES) empty_magazine(heap, hdi_heap_magazine(heap, class_index));
+  if (is_spare(heap, heap->class[class_index].page)) unclaim(heap, heap->class[class_index].page);
+}
+
+/* With each new page a heap that has many looks at a few classes in turn. Those that have claimed nothing since the last time give up what
+ * rests in them, so that the next classes work in it and not beside it. */
+static SLOW void give_up_idle(hd_heap *heap) {
+  for (unsigned looks = 0; looks < LOOKS; looks++) {
+    heap->looked_at = (uint8_t)(heap->looked_at % (HD_CLASS_COUNT - 1) + 1);
+    hd_class *class = &heap->class[heap->looked_at];
+    if (class->page_count > 0 && class->claims == class->seen) give_up(heap, heap->looked_at);
+    class->seen = class->claims;
+  }
 }
 
 /* Before memory is touched that nobody had. A block in a magazine keeps its page, a claim another, and a kept run its neighbours: of a
  * program that works in waves, each with sizes of its own, that is more than what it uses. What is hot goes as well, so not at each run. */
 static SLOW void give_up_rest(hd_heap *heap) {
   size_t before = hd_load_relaxed(&hdi_space.dirty_units) + heap->cached_units;
-  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
-    if (i > HD_SMALL_CLASSES) empty_magazine(heap, hdi_heap_magazine(heap, i));
-    if (is_spare(heap, heap->class[i].page)) unclaim(heap, heap->class[i].page);
-  }
+  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) give_up(heap, i);
   hdi_heap_drop_runs(heap);
   bool much = hd_load_relaxed(&hdi_space.dirty_units) >= before + REST_SOON;
   heap->taken = much ? REST_UNITS - REST_SOON : 0;
@@ -382,6 +401,7 @@ hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool
 static hd_unit *new_page(hd_heap *heap, unsigned class_index) {
   unsigned units = hdi_sizeclass_units(hdi_sizeclass_bytes(class_index));
   bool zeroed = false;
+  if (HD_UNLIKELY(heap->page_units >= MANY_UNITS) && !heap->explicit_heap) give_up_idle(heap);
   hd_unit *page = hdi_heap_take_run(heap, units, 1, &zeroed);
   if (page == NULL) return NULL;
   if (!hdi_page_init(heap, page, class_index, units, zeroed)) {
@@ -390,6 +410,7 @@ static hd_unit *new_page(hd_heap *heap, unsigned class_index) {
   }
   hd_class *class = &heap->class[class_index];
   bool first = class->page_count++ == 0;
+  heap->page_units += units;
   if (class->step == 0) class->step = (uint8_t)hd_max(1, hd_min(64, HD_STEP_BYTES / hdi_sizeclass_bytes(class_index)));
   if (first && class_index > HD_SMALL_CLASSES && !heap->explicit_heap && heap->hardened == NULL) open_magazine(heap, class_index);
   return page;

@@ -62,6 +62,7 @@ typedef struct hd_class {
   bool zeroed;            /* the blocks claimed in the slot read as zero */
   bool busy;              /* at least one of 16 claims of the heap is for this class */
   bool told;              /* other threads have told of frees of its blocks, and may have freed more */
+  uint8_t seen;           /* claims when the heap last looked whether it may give up what rests here */
 } hd_class;
 
 _Static_assert(sizeof(hd_class) <= 32, "every thread has one of each class");
@@ -86,6 +87,7 @@ struct hd_heap {
   bool explicit_heap;             /* made by hd_heap_create */
   bool one_user;                  /* explicit, but used like a thread's heap: by its gate, not under the lock */
   bool own_space;                 /* lives in the caller's memory */
+  uint8_t looked_at;              /* the class that it looked at last for what rests there */
   uint32_t runs;                  /* explicit: list of all its runs, as table index + 1 */
   size_t held_units, limit_units; /* explicit: units held, and the most allowed (0: no limit) */
   hd_lock lock;                   /* explicit: taken by every call; with one user: for its runs alone */
@@ -105,6 +107,7 @@ struct hd_heap {
   struct hd_heap *next_registered; /* all heaps, since the start; thread.c */
   struct hd_heap *next_orphan;
   struct hd_hardened *hardened;   /* what hardened mode keeps for it; NULL otherwise */
+  uint32_t page_units;            /* units in its pages */
 
   _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
 

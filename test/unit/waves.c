@@ -272,6 +272,139 @@ static void test_current_pages_give_way(void **state) {
   hdi_gate_enter(hdi_heap_self);
 }
 
+/* ---- a heap with many pages -------------------------------------------------------------------------------------- */
+
+enum { HEAP_UNITS = 64, LOOKS = 3, BIG = 6144, BIG_IN_UNIT = HD_UNIT_BYTES / BIG };
+
+/* Live blocks in whole units, so that the heap has as many pages as said. Returns how many; the caller frees them. */
+static size_t fill_units(void **p, uint32_t units) {
+  size_t count = 0;
+  while (hdi_heap_self->page_units < units) assert_non_null(p[count++] = hd_malloc(BIG));
+  return count;
+}
+
+/* With each new page LOOKS classes are looked at: so many pages that all of them are, twice. */
+static void look_twice(void **p, size_t *count) {
+  enum { PAGES = 2 * HD_CLASS_COUNT / LOOKS + 2 };
+  for (uint32_t i = 0; i < PAGES * BIG_IN_UNIT; i++) assert_non_null(p[(*count)++] = hd_malloc(BIG));
+}
+
+static void free_blocks(void **p, size_t count) {
+  for (size_t i = 0; i < count; i++) hd_free(p[i]);
+}
+
+static void *many[(HEAP_UNITS + HD_CLASS_COUNT + 8) * BIG_IN_UNIT];
+
+static size_t resting(size_t bytes) {
+  hd_magazine *magazine = hdi_heap_magazine(hdi_heap_self, hdi_sizeclass_of(bytes));
+  return (size_t)(magazine->top - magazine->first);
+}
+
+/* Without any growth: the space has old memory enough for all of it. */
+static void test_idle_classes_give_way(void **state) {
+  (void)state;
+  hdi_gate_leave(hdi_heap_self);
+  free_blocks(many, fill_units(many, HEAP_UNITS + HD_CLASS_COUNT));
+  hdi_gate_enter(hdi_heap_self);
+  hdi_heap_drop_cache(hdi_heap_self);
+  rest_in_magazine(8192);
+  rest_in_slot(256, 250, 0);
+  uint8_t *live = rest_in_slot(304, 200, 1);
+  hdi_gate_leave(hdi_heap_self);
+  hdi_heap_self->taken = 0;
+  size_t top = hd_load_relaxed(&hdi_space.top);
+  size_t count = fill_units(many, HEAP_UNITS - 1);
+  assert_true(resting(8192) >= 4 && class_of(8192)->page_count >= 4);
+  assert_int_equal(class_of(256)->page_count, 1);
+  look_twice(many, &count);
+  assert_int_equal(hd_load_relaxed(&hdi_space.top), top);
+  assert_int_equal(resting(8192), 0);
+  assert_true(class_of(8192)->page_count <= 1);
+  assert_int_equal(class_of(256)->page_count, 0);
+  assert_int_equal(class_of(304)->page_count, 1);
+  free_blocks(many, count);
+  hd_free(live);
+  hdi_gate_enter(hdi_heap_self);
+}
+
+/* In a heap of few pages, however many it takes one after the other. */
+static void test_small_heaps_keep_theirs(void **state) {
+  (void)state;
+  rest_in_slot(288, 220, 0);
+  hdi_gate_leave(hdi_heap_self);
+  for (int i = 0; i < HD_CLASS_COUNT; i++) {
+    hdi_heap_self->taken = 0;
+    free_blocks(many, fill_units(many, HEAP_UNITS - 1));
+  }
+  assert_int_equal(class_of(288)->page_count, 1);
+  hdi_gate_enter(hdi_heap_self);
+}
+
+/* A class that claims blocks all the while keeps what it has. */
+static void test_classes_in_use_keep_theirs(void **state) {
+  (void)state;
+  rest_in_slot(272, 200, 0);
+  hdi_gate_leave(hdi_heap_self);
+  size_t count = fill_units(many, HEAP_UNITS - 1);
+  hd_class *class = class_of(272);
+  hd_unit *page = class->page;
+  assert_non_null(page);
+  for (int i = 0; i < HD_CLASS_COUNT; i++) {
+    class->claims++; /* as a claim does */
+    hdi_heap_self->taken = 0;
+    for (int k = 0; k < BIG_IN_UNIT; k++) assert_non_null(many[count++] = hd_malloc(BIG));
+  }
+  assert_ptr_equal(class->page, page);
+  free_blocks(many, count);
+  hdi_gate_enter(hdi_heap_self);
+}
+
+/* Of few touched blocks: a page of new memory stays, one of old memory goes. */
+static void test_old_pages_give_way_earlier(void **state) {
+  bool zeroed = true;
+  (void)state;
+  hdi_gate_leave(hdi_heap_self);
+  free_blocks(many, fill_units(many, HEAP_UNITS + HD_CLASS_COUNT));
+  hdi_gate_enter(hdi_heap_self);
+  hdi_heap_drop_cache(hdi_heap_self);
+  rest_in_slot(336, 40, 0);
+  rest_in_slot(352, 40, 0);
+  assert_false(class_of(336)->page->zeroed || class_of(352)->page->zeroed);
+  class_of(352)->page->zeroed = zeroed;
+  hdi_gate_leave(hdi_heap_self);
+  size_t count = fill_units(many, HEAP_UNITS);
+  look_twice(many, &count);
+  assert_int_equal(class_of(336)->page_count, 0);
+  assert_int_equal(class_of(352)->page_count, 1);
+  free_blocks(many, count);
+  hdi_gate_enter(hdi_heap_self);
+}
+
+/* The units that a heap counts are those of its pages. */
+static void test_units_are_counted(void **state) {
+  (void)state;
+  uint32_t before = hdi_heap_self->page_units;
+  bool zeroed = false;
+  hd_unit *run_of_nobody = hdi_heap_take_run(hdi_heap_self, 1, 1, &zeroed);
+  assert_int_equal(hdi_heap_self->page_units, before);
+  hdi_heap_give_run(hdi_heap_self, run_of_nobody, 1, true);
+  hdi_gate_leave(hdi_heap_self);
+  void *p = hd_malloc(20 * 1024);
+  assert_int_equal(hdi_heap_self->page_units, before + 4);
+  hd_free(p);
+  hd_collect(0);
+  assert_true(hdi_heap_self->page_units < before + 4);
+  hd_heap *heap = hd_heap_create(NULL);
+  assert_non_null(hd_heap_malloc(heap, 100));
+  assert_int_equal(heap->page_units, 1);
+  hd_heap_reset(heap);
+  assert_int_equal(heap->page_units, 0);
+  assert_non_null(hd_heap_malloc(heap, 100));
+  assert_int_equal(heap->page_units, 1);
+  hd_heap_destroy(heap);
+  hdi_gate_enter(hdi_heap_self);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_waves, begin, end),
@@ -284,6 +417,11 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_much_gives_way_soon_again, begin, end),
       cmocka_unit_test_setup_teardown(test_magazines_give_way_to_large_blocks, begin, end),
       cmocka_unit_test_setup_teardown(test_current_pages_give_way, begin, end),
+      cmocka_unit_test_setup_teardown(test_idle_classes_give_way, begin, end),
+      cmocka_unit_test_setup_teardown(test_small_heaps_keep_theirs, begin, end),
+      cmocka_unit_test_setup_teardown(test_classes_in_use_keep_theirs, begin, end),
+      cmocka_unit_test_setup_teardown(test_old_pages_give_way_earlier, begin, end),
+      cmocka_unit_test_setup_teardown(test_units_are_counted, begin, end),
   };
   return cmocka_run_group_tests_name("waves", tests, NULL, NULL);
 }
