@@ -101,9 +101,9 @@ typedef struct guest {
 static void *stay(void *argument) {
   guest *self = argument;
   static __thread void *spare[MANY];
+  for (int i = 0; i < MANY && self->kept != NULL; i++) self->kept[i] = hd_malloc(BLOCK_BYTES);
   for (size_t i = 0; i < self->spare; i++) spare[i] = hd_malloc(480 + i % 8 * 16);
   for (size_t i = 0; i < self->spare; i++) hd_free(spare[i]);
-  for (int i = 0; i < MANY && self->kept != NULL; i++) self->kept[i] = hd_malloc(BLOCK_BYTES);
   self->heap = hdi_heap_mine();
   sem_post(&self->begun);
   sem_wait(&self->end);
