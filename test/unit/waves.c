@@ -295,6 +295,14 @@ static void free_blocks(void **p, size_t count) {
 
 static void *many[(HEAP_UNITS + HD_CLASS_COUNT + 8) * BIG_IN_UNIT];
 
+/* As many units as these tests need have been touched and are free. */
+static void leave_old_memory(void) {
+  hdi_gate_leave(hdi_heap_self);
+  free_blocks(many, fill_units(many, HEAP_UNITS + HD_CLASS_COUNT));
+  hdi_gate_enter(hdi_heap_self);
+  hdi_heap_drop_cache(hdi_heap_self);
+}
+
 static size_t resting(size_t bytes) {
   hd_magazine *magazine = hdi_heap_magazine(hdi_heap_self, hdi_sizeclass_of(bytes));
   return (size_t)(magazine->top - magazine->first);
@@ -303,10 +311,7 @@ static size_t resting(size_t bytes) {
 /* Without any growth: the space has old memory enough for all of it. */
 static void test_idle_classes_give_way(void **state) {
   (void)state;
-  hdi_gate_leave(hdi_heap_self);
-  free_blocks(many, fill_units(many, HEAP_UNITS + HD_CLASS_COUNT));
-  hdi_gate_enter(hdi_heap_self);
-  hdi_heap_drop_cache(hdi_heap_self);
+  leave_old_memory();
   rest_in_magazine(8192);
   rest_in_slot(256, 250, 0);
   uint8_t *live = rest_in_slot(304, 200, 1);
@@ -362,10 +367,7 @@ static void test_classes_in_use_keep_theirs(void **state) {
 /* Of few touched blocks: a page of new memory stays, one of old memory goes. */
 static void test_old_pages_give_way_earlier(void **state) {
   (void)state;
-  hdi_gate_leave(hdi_heap_self);
-  free_blocks(many, fill_units(many, HEAP_UNITS + HD_CLASS_COUNT));
-  hdi_gate_enter(hdi_heap_self);
-  hdi_heap_drop_cache(hdi_heap_self);
+  leave_old_memory();
   rest_in_slot(336, 40, 0);
   rest_in_slot(352, 40, 0);
   assert_false(class_of(336)->page->zeroed || class_of(352)->page->zeroed);
