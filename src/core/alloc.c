@@ -12,6 +12,7 @@
 #include "core/hardened.h"
 #include "core/large.h"
 #include "core/page.h"
+#include "core/parcel.h"
 #include "core/purge.h"
 #include "core/remote.h"
 #include "core/report.h"
@@ -43,7 +44,8 @@ static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fi
   unsigned from = *class_index;
   void *p = NULL;
   hdi_gate_enter(heap);
-  if (from > HD_SMALL_CLASSES) {
+  if (HD_LIKELY(from > HD_SMALL_CLASSES)) {
+    hdi_parcel_look(heap);
     hd_magazine *magazine = hdi_heap_magazine(heap, from);
     bool empty = heap->slot[from].bits == 0 && magazine->top == magazine->first;
     if (HD_UNLIKELY(empty && (heap->class[from].spills & 1) != 0)) hdi_heap_deepen(heap, from);
@@ -56,7 +58,7 @@ static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fi
       return p;
     }
   }
-  uint64_t bits = hdi_claim(heap, from);
+  uint64_t bits = hdi_claim(heap, from, false);
   if (HD_LIKELY(bits != 0)) {
     *zeroed = heap->class[from].zeroed;
     p = hdi_alloc_take(&heap->slot[from], bits);
@@ -69,7 +71,7 @@ static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fi
 static inline void *take_small(hd_heap *heap, unsigned class_index) {
   void *p = NULL;
   hdi_gate_enter(heap);
-  uint64_t bits = hdi_claim(heap, class_index);
+  uint64_t bits = hdi_claim(heap, class_index, true);
   if (HD_LIKELY(bits != 0)) p = hdi_alloc_take(&heap->slot[class_index], bits);
   hdi_gate_leave(heap);
   return p;
@@ -388,6 +390,20 @@ static inline void free_remote(void *p, hd_unit *unit, uint64_t index, hd_heap *
   else hdi_remote_count(self, head);
 }
 
+/* Without a parcel: the thread has no heap, or those that it has are on their way. */
+static SLOW void free_uncollected(hd_block_state *state, hd_unit *head, hd_heap *self) {
+  hd_store_release(state, HD_BLOCK_FREE); /* R1 */
+  if (hdi_heap_is_empty(self)) count_without_heap(head);
+  else hdi_remote_count_slow(self, head);
+}
+
+/* A block of another thread's page of a medium class. */
+static __attribute__((noinline)) void free_by_parcel(void *p, hd_unit *unit, uint64_t index, hd_heap *self) {
+  hd_block_state *state = unit->map + index;
+  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, state);
+  else if (hdi_heap_is_empty(self) || !hdi_parcel_put(self, unit, p, state)) free_uncollected(state, unit->head, self);
+}
+
 /* A block of a heap with one user, freed by anybody. It is announced at once, so that no table counts frees of a heap that may be
  * destroyed. */
 static void free_remote_at_once(hd_unit *unit, hd_block_state *state) {
@@ -500,7 +516,8 @@ static __attribute__((noinline)) void free_of_others(void *p, hd_unit *unit, hd_
   if (HD_LIKELY(owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0)) {
     uint64_t index = hdi_unit_block_index(unit, p);
     if (HD_LIKELY(index < hd_load_owned(&unit->capacity))) {
-      free_remote(p, unit, index, heap);
+      if ((owner & HD_OWNER_MEDIUM) != 0) free_by_parcel(p, unit, index, heap);
+      else free_remote(p, unit, index, heap);
       return;
     }
   }
@@ -515,23 +532,16 @@ static SLOW void free_later(void *p, hd_unit *unit, hd_heap *heap) {
   hdi_free_other(p, unit, heap);
 }
 
-/* A block of a page of a medium class goes into the magazine, from which the next malloc takes it, warm and without a claim. A full one
- * leaves it to its page, and a page that waits in the list gets all of its blocks, so that it may run empty. All inside the gate, since a
- * collector may empty magazines. */
+/* A block of a page of a medium class. All inside the gate, since a collector may empty magazines. */
 FAST void free_medium(void *p, hd_unit *unit, hd_heap *heap, hd_block_state *state) {
   if (HD_UNLIKELY(!hdi_gate_try(heap))) {
     free_later(p, unit, heap);
     return;
   }
-  hd_magazine *magazine = hdi_heap_magazine_of(heap, unit);
-  hd_cached *top = magazine->top;
-  if (HD_UNLIKELY(top == magazine->end || unit->head->state == HD_PAGE_PARTIAL)) {
+  if (HD_UNLIKELY(!hdi_heap_keep_block(heap, unit, p, state))) {
     free_to_page(unit->head, state, heap);
     return;
   }
-  *top = (hd_cached){p, state};
-  hd_store_owned(&magazine->top, top + 1);
-  hd_store_relaxed(state, HD_BLOCK_CACHED);
   hdi_gate_leave(heap);
 }
 
@@ -712,7 +722,7 @@ void *hdi_expand(void *p, size_t bytes) {
 static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, zero);
   unsigned class_index = hdi_sizeclass_of(bytes);
-  uint64_t bits = hdi_claim(heap, class_index);
+  uint64_t bits = hdi_claim(heap, class_index, true);
   if (bits == 0) return no_memory();
   bool zeroed = heap->class[class_index].zeroed;
   void *p = hdi_alloc_take(&heap->slot[class_index], bits);

@@ -142,14 +142,9 @@ FAST uint64_t hdi_claim_quick(hd_unit *page, hd_slot *slot, hd_class *class) {
   return bits;
 }
 
-/* The first group in [from, to) with a free block that has been handed out before; its bits in *bits, and how many they are. */
-FAST uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits, uint32_t *count) {
-  for (uint32_t group = from; group < to; group++) {
-    *bits = hdi_claim_touched(page, group, count);
-    if (*bits != 0) return group;
-  }
-  return to;
-}
+/* The first group in [from, to) with a free block that has been handed out before; its bits in *bits, and how many they are. In heap.c, in
+ * one copy: it is long. */
+uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits, uint32_t *count);
 
 static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *class) {
   if (page->fresh == page->capacity) return false;
@@ -168,12 +163,14 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *clas
  * count the bytes before memory is touched for it. A count that comes out too small is the last one until somebody tells again. */
 static inline bool hdi_claim_untold(hd_unit *page, hd_slot *slot, hd_class *class) {
   if (HD_LIKELY(!class->told)) return false;
-  uint32_t groups = (page->fresh + 63) / 64;
-  uint64_t bits = 0;
-  uint32_t found = 0;
+  uint32_t groups = (page->fresh + 63) / 64, found = 0, more = 0;
+  uint64_t bits = 0, others = 0;
   uint32_t first = hdi_claim_group(page, 0, groups, &bits, &found);
   int64_t unused = found;
-  for (uint32_t i = first + 1, count = 0; i < groups; i++, unused += count) hdi_claim_touched(page, i, &count);
+  for (uint32_t group = first + 1; group < groups; group++) {
+    group = hdi_claim_group(page, group, groups, &others, &more);
+    unused += more;
+  }
   class->told = hdi_claim_pays(page, class, unused);
   if (class->told) hdi_claim_bits(page, slot, class, first, bits, found);
   return class->told;
@@ -201,8 +198,9 @@ static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class)
   return hdi_claim_untold(page, slot, class) || hdi_claim_virgin(page, slot, class);
 }
 
-/* The bits of a class's slot, claimed if it has none. 0: no memory. */
-FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index) {
+/* The bits of a class's slot, claimed if it has none. 0: no memory. quick: whether the next group is looked for here; what else there is to
+ * do finds it too, and pages of medium classes have no second one. */
+FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index, bool quick) {
   hd_slot *slot = &heap->slot[class_index];
   hd_class *class = &heap->class[class_index];
   uint64_t bits = slot->bits;
@@ -210,7 +208,7 @@ FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index) {
   hdi_claim_count(heap, class);
   if (class->page != NULL) {
     bits = hdi_claim_again(class->page, class);
-    if (bits == 0) bits = hdi_claim_quick(class->page, slot, class);
+    if (bits == 0 && quick) bits = hdi_claim_quick(class->page, slot, class);
   }
   if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = slot->bits;
   return bits;

@@ -238,6 +238,14 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
   hdi_heap_settle(heap, page);
 }
 
+uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits, uint32_t *count) {
+  for (uint32_t group = from; group < to; group++) {
+    *bits = hdi_claim_touched(page, group, count);
+    if (*bits != 0) return group;
+  }
+  return to;
+}
+
 static bool claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
   hd_unit *page = class->page;

@@ -74,6 +74,17 @@ typedef struct hd_remote_entry {
   uint32_t limit; /* where left started */
 } hd_remote_entry;
 
+/* Blocks of medium classes of another heap, freed by this one's thread; parcel.h. */
+enum { HD_PARCEL_BLOCKS = 29, HD_PARCEL_SLOTS = 8, HD_PARCELS = 16 };
+
+typedef struct hd_parcel {
+  _Alignas(64) _Atomic(struct hd_heap *) owner; /* whose they are, until it has taken them in; then NULL */
+  struct hd_parcel *next;                       /* in the owner's list */
+  uint32_t count;
+  int32_t room; /* bytes that it still takes while it is being filled; 0 or less: it is on its way, or back */
+  uint8_t *block[HD_PARCEL_BLOCKS];
+} hd_parcel;
+
 enum hd_heap_life { HD_HEAP_USED, HD_HEAP_ORPHAN, HD_HEAP_DEAD /* its thread vanished in a fork */ };
 
 /* How a collector has a heap. Its own: anything may be done. By the lock: the same, everybody else waits. By the gate: the owner
@@ -108,14 +119,18 @@ struct hd_heap {
   struct hd_heap *next_orphan;
   struct hd_hardened *hardened;   /* what hardened mode keeps for it; NULL otherwise */
   uint32_t page_units;            /* units in its pages */
+  uint32_t parcels_open;          /* parcels that are being filled */
 
   _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
+  _Atomic(hd_parcel *) arrived;   /* parcels with blocks of its pages */
 
   /* So far it is one system page. Of the rest, what small classes need is on the next one, and the third is not touched without larger
    * classes or frees of other heaps' blocks. */
   _Alignas(64) hd_class class[HD_CLASS_COUNT];
   hd_magazine magazine[HD_MEDIUM_CLASSES];
   hd_remote_entry remote[HD_REMOTE_TABLE];
+  uint8_t parcel_of[HD_PARCEL_SLOTS];   /* the parcel that was begun last for an owner of this slot */
+  hd_parcel parcel[HD_PARCELS];
 };
 
 typedef struct hd_heap hd_heap;
@@ -205,6 +220,18 @@ FAST void *hdi_heap_take_cached_block(hd_magazine *magazine) {
   hd_store_owned(&magazine->top, last);
   hd_store_relaxed(last->state, HD_BLOCK_LIVE);
   return last->block;
+}
+
+/* Put a freed block of a medium class into its magazine, from which the next malloc takes it, without a claim. A full one leaves it to its
+ * page, and a page that waits in the list gets all of its blocks, so that it may run empty: false. */
+FAST bool hdi_heap_keep_block(hd_heap *heap, const hd_unit *unit, uint8_t *p, hd_block_state *state) {
+  hd_magazine *magazine = hdi_heap_magazine_of(heap, unit);
+  hd_cached *top = magazine->top;
+  if (HD_UNLIKELY(top == magazine->end || unit->head->state == HD_PAGE_PARTIAL)) return false;
+  *top = (hd_cached){p, state};
+  hd_store_owned(&magazine->top, top + 1);
+  hd_store_relaxed(state, HD_BLOCK_CACHED);
+  return true;
 }
 
 /* The magazine of a class is empty, and was full since the last time: a few times of that, and it gets room for twice as many blocks. */

@@ -8,6 +8,7 @@
 #include "core/hardened.h"
 #include "core/options.h"
 #include "core/page.h"
+#include "core/parcel.h"
 #include "core/region.h"
 #include "core/remote.h"
 #include "core/store.h"
@@ -103,14 +104,16 @@ static void flush_held(void) {
   }
 }
 
-/* The same, mail, and cached runs. All tables first: they fill the inboxes. */
+/* The same, mail, and cached runs. All tables and parcels first: they fill the inboxes. */
 static void settle_held(void) {
   size_t looks = SIZE_MAX;
   flush_held();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (heap->held != HD_HOLD_OWN && heap->held != HD_HOLD_GATE) continue;
+    hdi_parcel_look(heap);
     if (heap->held == HD_HOLD_OWN) hdi_remote_drain(heap);
-    else if (heap->held == HD_HOLD_GATE) hdi_remote_drain_idle(heap, SIZE_MAX, &looks);
-    if (heap->held == HD_HOLD_OWN || heap->held == HD_HOLD_GATE) hdi_heap_drop_cache(heap);
+    else hdi_remote_drain_idle(heap, SIZE_MAX, &looks);
+    hdi_heap_drop_cache(heap);
   }
 }
 
@@ -216,17 +219,19 @@ static bool make_sights(void) {
 
 /* ---- the helper -------------------------------------------------------------------------------------------------- */
 
-static bool has_cached_blocks(hd_heap *heap) {
+static bool holds_blocks(hd_heap *heap) {
+  if (hdi_parcel_has_any(heap)) return true;
   for (unsigned i = 0; i < HD_MEDIUM_CLASSES; i++) {
     if (hd_peek(&heap->magazine[i].top) != hd_peek(&heap->magazine[i].first)) return true;
   }
   return false;
 }
 
-/* Whether blocks stand in magazines. They change no page, so that nothing else tells of them. The answer may be old at once. */
-static bool have_cached_blocks(void) {
+/* Whether blocks stand in magazines, or are on their way to their owners. They change no page, so that nothing else tells of them. The
+ * answer may be old at once. */
+static bool any_holds_blocks(void) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (is_walkable(heap) && has_cached_blocks(heap)) return true;
+    if (is_walkable(heap) && holds_blocks(heap)) return true;
   }
   return false;
 }
@@ -236,7 +241,7 @@ static bool one_round(void) {
   bool changed = false;
   if (!hdi_lock_take_unless_fork(&purge.lock)) return true;
   if (make_sights()) tidy_pages(false, NULL, &changed);
-  if (changed || have_cached_blocks()) {
+  if (changed || any_holds_blocks()) {
     if (hold_all(NULL, HD_GATE_TRIES)) settle_held();
     let_go_all(NULL);
   }

@@ -3,6 +3,7 @@
 #include "core/remote.h"
 
 #include "core/check.h"
+#include "core/parcel.h"
 #include "core/purge.h"
 
 enum {
@@ -78,6 +79,7 @@ void hdi_remote_count_slow(hd_heap *self, hd_unit *page) {
 }
 
 void hdi_remote_flush(hd_heap *self) {
+  hdi_parcel_flush(self);
   for (unsigned i = 0; i < HD_REMOTE_TABLE; i++) {
     hd_remote_entry *entry = &self->remote[i];
     hd_unit *page = entry->page;
@@ -88,6 +90,7 @@ void hdi_remote_flush(hd_heap *self) {
 }
 
 void hdi_remote_drain(hd_heap *owner) {
+  hdi_parcel_look(owner);
   if (!hdi_remote_has_mail(owner)) return;
   hd_unit *page = hd_exchange(&owner->inbox, NULL);
   while (page != NULL) {

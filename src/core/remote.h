@@ -1,6 +1,7 @@
-/* Frees from other threads. The only cross-thread protocol of the heap; run under the schedule explorer.
+/* Frees from other threads: of small classes, and of others where no parcel is at hand (parcel.h). The two are all of the heap's
+ * cross-thread protocol, and run under the schedule explorer.
  *
- * A thread that frees a block of another heap's page
+ * A thread that frees a block of another heap's page so
  *   R1  writes the block's byte (release), after which the owner may hand the block out again whenever it next looks;
  *   R2  counts the free in a small table of its own, by page.
  * When an entry is worth it (or at the thread's end, or when a collector comes by) the count is added to the page's
@@ -44,10 +45,10 @@ FAST void hdi_remote_count(hd_heap *self, hd_unit *page) {
   hdi_remote_count_slow(self, page);
 }
 
-/* Announce all counts of a heap's table. The caller is its owner inside the gate, or has stopped it. */
+/* Announce all counts of a heap's table, and send its parcels. The caller is its owner inside the gate, or has stopped it. */
 void hdi_remote_flush(hd_heap *self);
 
-/* Take in the pages of the inbox. The caller is the owner inside the gate, or has the heap's lock. */
+/* Take in the pages of the inbox, and the parcels that have arrived. The caller is the owner inside the gate, or has the heap's lock. */
 void hdi_remote_drain(hd_heap *owner);
 
 /* For a collector that has stopped the owner: take in only the pages that are idle, and leave the others in the inbox. most: pages taken in

@@ -39,8 +39,9 @@ enum hd_unit_kind {
 enum hd_page_state { HD_PAGE_NONE = 0, HD_PAGE_CURRENT, HD_PAGE_FULL, HD_PAGE_PARTIAL };
 
 /* Values of a block's byte in the byte map. Virgin blocks are 0 too, so that a fresh map need not be written. QUARANTINED: freed in
- * hardened mode, but not yet for anybody to have. CACHED: freed, and in its heap's magazine. */
-enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_CACHED = 3, HD_BLOCK_NONE = 0xff };
+ * hardened mode, but not yet for anybody to have. CACHED: freed, and in its heap's magazine. SENT: freed by another thread, and in one of
+ * its parcels. */
+enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_CACHED = 3, HD_BLOCK_SENT = 4, HD_BLOCK_NONE = 0xff };
 
 /* Low bits of the owner word: a page whose free() goes by way of its head and, if it is a thread's, of a magazine; memory of an explicit
  * heap, whose free() takes that heap's lock; a large block of such a heap, which has no map; and memory of hardened mode. The last has

@@ -12,6 +12,7 @@ static void push_setup(void) {
   shadow_start();
   model_fill(0, BYTES_8, 16, block);
   model_make_heap(1);
+  model_leave_parcels(1, 0);
 }
 
 static void push_owner(void) {
@@ -51,6 +52,8 @@ static void region_setup(void) {
   for (unsigned i = 0; i < 8; i++) whole[i] = take(BYTES_8);
   model_make_heap(1);
   model_make_heap(2);
+  model_leave_parcels(1, 0);
+  model_leave_parcels(2, 0);
 }
 
 /* A page of one unit: taken from, full, and then emptied by its owner while a push of it may be on its way. The magazine has no room. */
@@ -104,6 +107,8 @@ static void reuse_setup(void) {
   hdi_heap_self->class[hdi_sizeclass_of(BYTES_10)].busy = true; /* a page of its own, not a block of the larger class */
   model_make_heap(1);
   model_make_heap(2);
+  model_leave_parcels(1, 0);
+  model_leave_parcels(2, 0);
 }
 
 static void reuse_owner(void) {

@@ -57,6 +57,8 @@ static void exit_setup(void) {
   model_fill(0, BYTES_16, 32, block);
   model_make_heap(1);
   model_make_heap(2);
+  model_leave_parcels(1, 0);
+  model_leave_parcels(2, 0);
 }
 
 static void exit_owner(void) {

@@ -6,11 +6,13 @@
 
 extern const sched_model model_push_collect, model_region_release, model_page_reuse, model_block_reuse;
 extern const sched_model model_adopt, model_exit_free, model_heap_destroy;
+extern const sched_model model_parcels, model_parcel_collect;
 extern const sched_model model_fork_free, model_purge_alloc, model_last_bit;
 
 const sched_model *const sched_models[] = {
-    &model_push_collect, &model_adopt,     &model_heap_destroy, &model_region_release, &model_page_reuse,
-    &model_exit_free,    &model_fork_free, &model_purge_alloc,  &model_last_bit,       &model_block_reuse,    NULL,
+    &model_push_collect, &model_adopt,     &model_heap_destroy, &model_region_release, &model_page_reuse,     &model_exit_free,
+    &model_fork_free,    &model_purge_alloc, &model_last_bit,   &model_block_reuse,    &model_parcels,        &model_parcel_collect,
+    NULL,
 };
 
 void model_fill(unsigned identity, size_t bytes, unsigned count, void **block) {
@@ -23,6 +25,12 @@ void model_fill(unsigned identity, size_t bytes, unsigned count, void **block) {
 void model_make_heap(unsigned identity) {
   sched_as(identity);
   if (hdi_thread_heap() == NULL) sched_fail("no heap for thread %u", identity);
+  sched_as(SCHED_CHECKER);
+}
+
+void model_leave_parcels(unsigned identity, unsigned count) {
+  sched_as(identity);
+  for (unsigned i = count; i < HD_PARCELS; i++) atomic_store(&hdi_heap_self->parcel[i].owner, hdi_heap_self);
   sched_as(SCHED_CHECKER);
 }
 

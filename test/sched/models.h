@@ -7,7 +7,8 @@
 #include "shadow.h"
 
 enum {
-  BYTES_8 = 8192,   /* pages of 8 blocks; every remote free is announced at once */
+  BYTES_9 = 56 * 1024, /* pages of 9 blocks; two of them fill a parcel */
+  BYTES_8 = 8192,   /* pages of 8 blocks; every remote free that is counted is announced at once */
   BYTES_10 = 6144,
   BYTES_16 = 4096,  /* 16 blocks; every second remote free is announced */
   BYTES_21 = 12288, /* 21 blocks on four units; every second is announced */
@@ -18,6 +19,9 @@ enum {
 void model_fill(unsigned identity, size_t bytes, unsigned count, void **block);
 /* The thread gets a heap, without any page. */
 void model_make_heap(unsigned identity);
+/* The thread, which has a heap, has so many parcels at hand; the others are on their way to an owner who does not look. With none its
+ * frees of others' blocks are counted. */
+void model_leave_parcels(unsigned identity, unsigned count);
 /* All accounts right; everything freed; everything released. */
 void model_check(void);
 

@@ -60,8 +60,9 @@ MUTANTS = [
          "while ((hd_store_release(&page->remote_count, sum), false));")]),
 
     Mutant("page_reuse", "byte written after the announcement", "core/alloc.c", [
-        ("hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */", ""),
-        ("  else hdi_remote_count(self, head);\n", "  else hdi_remote_count(self, head);\n  hd_store_release(state, HD_BLOCK_FREE);\n")]),
+        ("  hd_store_release(state, HD_BLOCK_FREE); /* R1 */\n  if (hdi_heap_is_empty(self))", "  if (hdi_heap_is_empty(self))"),
+        ("  else hdi_remote_count_slow(self, head);\n",
+         "  else hdi_remote_count_slow(self, head);\n  hd_store_release(state, HD_BLOCK_FREE);\n")]),
     Mutant("region_release", "a flushed table keeps its pages", "core/remote.c", [
         ("    entry->page = NULL;\n    announce(page, entry->limit - entry->left);", "    announce(page, entry->limit - entry->left);")]),
     Mutant("page_reuse", "taken from the inbox, but still marked as queued", "core/remote.c", [
@@ -112,17 +113,41 @@ MUTANTS = [
     Mutant("purge_alloc", "the owner does not look at the gate", "core/gate.h", [
         ("if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return true;", "return true;")]),
     Mutant("purge_alloc", "a free puts into the magazine outside the gate", "core/alloc.c", [
-        ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) {\n    free_later(p, unit, heap);\n    return;\n  }\n  hd_magazine",
-         "  (void)free_later;\n  hd_magazine")]),
+        ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) {\n    free_later(p, unit, heap);\n    return;\n  }\n  if (HD_UNLIKELY(!hdi_heap_keep",
+         "  (void)free_later;\n  if (HD_UNLIKELY(!hdi_heap_keep")]),
     Mutant("purge_alloc", "a malloc takes what the magazine held before the gate", "core/alloc.c", [
         ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) return false;\n"
          "  if (HD_UNLIKELY(magazine->top == magazine->first)) {\n    hdi_gate_leave(heap);\n    return false;\n  }\n",
          "  hd_cached *top = magazine->top;\n"
          "  if (top == magazine->first || !hdi_gate_try(heap)) return false;\n  magazine->top = top;\n")]),
-    Mutant("purge_alloc", "what is in the magazine is free by its byte", "core/alloc.c", [
+    Mutant("purge_alloc", "what is in the magazine is free by its byte", "core/heap.h", [
         ("hd_store_relaxed(state, HD_BLOCK_CACHED);", "hd_store_relaxed(state, HD_BLOCK_FREE);")]),
     Mutant("adopt", "a thread leaves its magazines full", "core/heap.c", [
         ("    empty_magazine(heap, hdi_heap_magazine(heap, i));\n    open_magazine(heap, i);\n", "    (void)empty_magazine;\n")]),
+
+    Mutant("parcels", "a parcel is pushed by a store", "core/parcel.c", [
+        ("while (!hd_swap_if(&owner->arrived, &first, parcel));", "while ((hd_store_release(&owner->arrived, parcel), false));")]),
+    Mutant("parcels", "what has arrived is taken by a load and a store", "core/parcel.c", [
+        ("hd_exchange(&owner->arrived, NULL);", "hd_load_acquire(&owner->arrived); hd_store_release(&owner->arrived, NULL);")]),
+    Mutant("parcels", "a parcel is returned before it is read", "core/parcel.c", [
+        ("    for (uint32_t i = 0; i < parcel->count; i++) take_in", "    hd_store_release(&parcel->owner, NULL);\n"
+         "    for (uint32_t i = 0; i < parcel->count; i++) take_in")]),
+    Mutant("parcels", "the link is read after the parcel was returned", "core/parcel.c", [
+        ("    hd_parcel *next = parcel->next;\n", ""), ("    parcel = next;", "    parcel = parcel->next;")]),
+    Mutant("parcels", "a parcel is filled while it is on its way", "core/parcel.c", [
+        ("if (is_back(&self->parcel[i])) return", "if (i == 0 || is_back(&self->parcel[i])) return")]),
+    Mutant("parcels", "a parcel that was sent still has room", "core/parcel.c", [
+        ("  parcel->room = 0;\n  hd_store_owned", "  hd_store_owned")]),
+    Mutant("parcels", "a block's byte is written after its parcel was sent", "core/parcel.c", [
+        ("    hd_store_relaxed(state, HD_BLOCK_SENT);\n", ""),
+        ("  hdi_gate_leave(self);\n  return parcel != NULL;",
+         "  if (parcel != NULL) hd_store_relaxed(state, HD_BLOCK_SENT);\n  hdi_gate_leave(self);\n  return parcel != NULL;")]),
+    Mutant("parcels", "a thread that ends keeps the parcel that it fills", "core/remote.c", [("  hdi_parcel_flush(self);\n", "")]),
+    Mutant("parcel_collect", "a block is put into a parcel outside the gate", "core/parcel.c", [
+        ("if (HD_UNLIKELY(hdi_gate_is_inside(self) || !hdi_gate_try(self))) return false;", "")]),
+    Mutant("parcel_collect", "parcels are taken in for heaps that are not held", "core/purge.c", [
+        ("    if (heap->held != HD_HOLD_OWN && heap->held != HD_HOLD_GATE) continue;\n    hdi_parcel_look(heap);\n",
+         "    hdi_parcel_look(heap);\n    if (heap->held != HD_HOLD_OWN && heap->held != HD_HOLD_GATE) continue;\n")]),
 
     Mutant("last_bit", "a block's bit is gone before its byte is live", "core/alloc.h", [
         ("  hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);\n  hdi_alloc_set_bits(slot, bits & (bits - 1));",

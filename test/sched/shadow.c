@@ -126,14 +126,14 @@ static void audit_page(hd_unit *page) {
   uint32_t known = 0, claimed = 0;
   for (uint32_t i = 0; i < page->capacity; i++) {
     unsigned state = atomic_load(&page->map[i]);
-    known += state == HD_BLOCK_LIVE || state == HD_BLOCK_CACHED;
+    known += state == HD_BLOCK_LIVE || state == HD_BLOCK_CACHED || state == HD_BLOCK_SENT;
   }
   if (page->state == HD_PAGE_CURRENT) claimed = hd_bit_count(heap->slot[page->class_index].bits);
   uint32_t counted = untold(page);
   /* In the child of a fork each vanished thread may have had one block in its hands, and one page. */
   uint32_t off = loss_expected ? VANISHED : 0;
   if (used > known + claimed + counted + off || used + off < known + claimed + counted) {
-    sched_fail("page %zu, state %u: in use %u, but %u live or cached + %u claimed + %u counted", (size_t)(page - hdi_space.units),
+    sched_fail("page %zu, state %u: in use %u, but %u live, cached or sent + %u claimed + %u counted", (size_t)(page - hdi_space.units),
                page->state, used, known, claimed, counted);
   }
   SCHED_CHECK((class->page == page) == (page->state == HD_PAGE_CURRENT));
@@ -210,7 +210,42 @@ static void audit_magazines(hd_heap *heap) {
   if (standing != marked) sched_fail("%u blocks are marked as cached, %u stand in magazines", marked, standing);
 }
 
+/* The blocks of a parcel; owner: the heap in whose list it stands, NULL while it is being filled. */
+static unsigned audit_parcel(hd_parcel *parcel, hd_heap *owner) {
+  hd_heap *to = atomic_load(&parcel->owner);
+  SCHED_CHECK(to != NULL && (owner == NULL || owner == to) && (parcel->room > 0) == (owner == NULL));
+  SCHED_CHECK(parcel->count > 0 && parcel->count <= HD_PARCEL_BLOCKS);
+  for (uint32_t i = 0; i < parcel->count; i++) {
+    hd_unit *unit = hdi_space_find(parcel->block[i]);
+    SCHED_CHECK(unit != NULL && owner_of(unit->head) == to);
+    SCHED_CHECK(atomic_load(&unit->map[hdi_unit_block_index(unit, parcel->block[i])]) == HD_BLOCK_SENT);
+  }
+  return parcel->count;
+}
+
+/* What stands in parcels is marked so, and nothing else is. */
+static void audit_parcels(void) {
+  unsigned standing = 0, marked = 0, open = 0;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    for (unsigned i = 0; i < HD_PARCELS; i++) {
+      if (heap->parcel[i].room <= 0) continue;
+      standing += audit_parcel(&heap->parcel[i], NULL);
+      open++;
+    }
+    if (open != heap->parcels_open) sched_fail("%u parcels are being filled, %u are counted", open, heap->parcels_open);
+    open = 0;
+    for (hd_parcel *parcel = atomic_load(&heap->arrived); parcel != NULL; parcel = parcel->next) standing += audit_parcel(parcel, heap);
+  }
+  for (size_t at = 0; at < atomic_load(&hdi_space.top); at++) {
+    hd_unit *unit = hdi_space.units + at;
+    if (atomic_load(&unit->kind) != HD_UNIT_PAGE || unit->head != unit) continue;
+    for (uint32_t i = 0; i < unit->capacity; i++) marked += atomic_load(&unit->map[i]) == HD_BLOCK_SENT;
+  }
+  if (standing != marked) sched_fail("%u blocks are marked as sent, %u stand in parcels", marked, standing);
+}
+
 static bool has_counts(const hd_heap *heap) {
+  if (heap->parcels_open != 0) return true;
   for (unsigned i = 0; i < HD_REMOTE_TABLE; i++) {
     if (heap->remote[i].page != NULL) return true;
   }
@@ -230,6 +265,7 @@ void shadow_audit(void) {
     }
   }
   audit_pages();
+  if (!loss_expected) audit_parcels();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     if (atomic_load(&heap->stopped) != 0 || heap->held) sched_fail("a heap stays stopped");
     if (atomic_load(&heap->busy) != 0 && atomic_load(&heap->life) != HD_HEAP_DEAD) sched_fail("a heap's gate stays entered");

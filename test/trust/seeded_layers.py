@@ -27,14 +27,15 @@ class Layer(NamedTuple):
     timeout: int = 30
 
 
-UNITS = """sizeclass magazine lender remote remote_late thread_edges page bits options text blockindex store region lock thread heap alloc
-    api report stats space waves large large_moves purge neighbours huge""".split()
+UNITS = """sizeclass magazine lender remote remote_late parcel thread_edges page bits options text blockindex store region lock thread heap
+    alloc api report stats space waves large large_moves purge neighbours huge""".split()
 
 TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left
     memory_returns points_hold empty_stays empty_yields dense_is_huge sparse_is_small cut_short both_sides_return zero_is_free guards
     frames bad_configs""".split())
 
-MODELS = "block_reuse push_collect adopt heap_destroy region_release page_reuse exit_free fork_free purge_alloc last_bit"
+MODELS = "block_reuse push_collect adopt heap_destroy region_release page_reuse exit_free fork_free purge_alloc last_bit parcels " \
+    "parcel_collect"
 
 LAYERS = [
     *[Layer(f"unit.{name}", "api", f"unit_{name}", sees=OBJECTS if name == "region" else API) for name in UNITS],

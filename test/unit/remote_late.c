@@ -47,7 +47,8 @@ static void empty(void) {
 
 static void *free_and_tell_late(void *unused) {
   (void)unused;
-  void *own = hd_malloc(16); /* a heap to count in */
+  void *own = hd_malloc(16); /* a heap to count in, which has no parcel at hand */
+  for (size_t i = 0; i < HD_PARCELS; i++) hd_store_relaxed(&hdi_heap_self->parcel[i].owner, hdi_heap_self);
   hd_free(block[0][5]);
   pthread_barrier_wait(&freed);
   pthread_barrier_wait(&told);

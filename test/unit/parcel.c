@@ -1,0 +1,355 @@
+/* Frees of another thread's blocks of medium classes, step by step: put into a parcel, sent, taken in by the owner, the helper or a
+ * collector; and counted where no parcel is at hand.
+ * SPDX-License-Identifier: MIT */
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../support/support.h"
+#include "core/page.h"
+#include "core/parcel.h"
+#include "core/purge.h"
+#include "core/remote.h"
+#include "core/thread.h"
+#include "heddle.h"
+
+enum { BYTES = 1280, COUNT = 200, LONG_BYTES = 24 * 1024, LONGS = 20, OWNERS = 24, ROUNDS = 200, QUIET_MS = 5500 };
+
+/* A thread that has made blocks, and rests until it is told what to do. */
+typedef struct maker {
+  pthread_t thread;
+  pthread_barrier_t turn;
+  void (*job)(struct maker *maker); /* NULL: end */
+  hd_heap *heap;
+  void *blocks[COUNT], *longs[LONGS];
+  void *taken;
+} maker;
+
+static void make(maker *maker) {
+  for (size_t i = 0; i < COUNT; i++) maker->blocks[i] = hd_malloc(BYTES);
+  for (size_t i = 0; i < LONGS; i++) maker->longs[i] = hd_malloc(LONG_BYTES);
+  maker->heap = hdi_heap_self;
+}
+
+static void take_one(maker *maker) { maker->taken = hd_malloc(BYTES); }
+
+static void free_taken(maker *maker) { hd_free(maker->taken); }
+
+static void idle(maker *maker) {
+  (void)maker;
+  hd_thread_idle();
+}
+
+static void *run(void *argument) {
+  maker *maker = argument;
+  for (;;) {
+    pthread_barrier_wait(&maker->turn);
+    if (maker->job == NULL) return NULL;
+    maker->job(maker);
+    pthread_barrier_wait(&maker->turn);
+  }
+}
+
+static void have(maker *maker, void (*job)(struct maker *)) {
+  maker->job = job;
+  pthread_barrier_wait(&maker->turn);
+  if (job != NULL) pthread_barrier_wait(&maker->turn);
+}
+
+static int start(maker *maker) {
+  pthread_barrier_init(&maker->turn, NULL, 2);
+  if (pthread_create(&maker->thread, NULL, run, maker) != 0) return -1;
+  have(maker, make);
+  return 0;
+}
+
+static void end(maker *maker) {
+  have(maker, NULL);
+  pthread_join(maker->thread, NULL);
+  pthread_barrier_destroy(&maker->turn);
+}
+
+/* By this thread, which did not make them. */
+static void free_all(void **blocks, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    hd_free(blocks[i]);
+    blocks[i] = NULL;
+  }
+}
+
+static maker one;
+
+static int set_up(void **state) {
+  (void)state;
+  hd_free(hd_malloc(16)); /* a heap to fill parcels in */
+  if (hd_option_set("purge", "off") != HD_OK) return -1; /* no helper that sends and takes in */
+  return start(&one);
+}
+
+/* Everything goes back, whatever the test left over. */
+static int tear_down(void **state) {
+  (void)state;
+  free_all(one.blocks, COUNT);
+  free_all(one.longs, LONGS);
+  hd_thread_idle();
+  have(&one, idle);
+  hd_stats stats = {.struct_bytes = sizeof stats};
+  bool good = hd_stats_get(&stats) && stats.live == 0 && !hdi_parcel_has_any(one.heap) && !hdi_parcel_has_any(hdi_heap_self);
+  end(&one);
+  return good ? 0 : -1;
+}
+
+static unsigned state_of(void *p) {
+  hd_unit *unit = hdi_space_find(p);
+  return hd_load_relaxed(&unit->map[hdi_unit_block_index(unit, p)]);
+}
+
+static void free_one(size_t i) {
+  hd_free(one.blocks[i]);
+  one.blocks[i] = NULL;
+}
+
+/* The one parcel that this thread fills. */
+static hd_parcel *filled(void) {
+  hd_parcel *found = NULL;
+  assert_int_equal(hdi_heap_self->parcels_open, 1);
+  for (size_t i = 0; i < HD_PARCELS; i++) {
+    if (hdi_heap_self->parcel[i].room > 0) found = &hdi_heap_self->parcel[i];
+  }
+  assert_non_null(found);
+  return found;
+}
+
+static hd_parcel *arrived(void) { return hd_load_acquire(&one.heap->arrived); }
+
+/* Freed as far as the program can see, and nobody else has been told. */
+static void test_sent(void **state) {
+  (void)state;
+  void *p = one.blocks[7];
+  hd_unit *page = hdi_space_find(p);
+  uint32_t used = hdi_page_used(page);
+  free_one(7);
+  assert_int_equal(state_of(p), HD_BLOCK_SENT);
+  assert_int_equal(hdi_page_used(page), used);
+  assert_int_equal(hd_load_relaxed(&page->remote_count), 0);
+  assert_ptr_equal(hd_load_relaxed(&filled()->owner), one.heap);
+  assert_int_equal(filled()->count, 1);
+  assert_null(arrived());
+  ts_reports.count = 0;
+  hd_misuse_hook_set(ts_count_report);
+  assert_int_equal(hd_option_set("onerror", "ignore"), HD_OK);
+  hd_free(p);
+  assert_int_equal(hd_option_set("onerror", "abort"), HD_OK);
+  hd_misuse_hook_set(NULL);
+  assert_int_equal(ts_reports.count, 1);
+  assert_string_equal(ts_reports.code, "HD-E03");
+}
+
+/* What the owner gets is the block that was freed last, as if it had freed it itself. */
+static void test_taken_in(void **state) {
+  (void)state;
+  void *p = NULL;
+  for (size_t i = 0; i < HD_PARCEL_BLOCKS; i++) {
+    p = one.blocks[i];
+    assert_null(arrived());
+    free_one(i);
+  }
+  assert_non_null(arrived()); /* it is full */
+  assert_int_equal(hdi_heap_self->parcels_open, 0);
+  for (hd_slot *slot = &one.heap->slot[hdi_sizeclass_of(BYTES)]; slot->bits != 0;) {
+    have(&one, take_one); /* what it had claimed before */
+    one.blocks[hd_bit_count(slot->bits)] = one.taken;
+  }
+  have(&one, take_one);
+  assert_null(arrived());
+  assert_int_equal(state_of(one.taken), HD_BLOCK_LIVE);
+  const hd_magazine *magazine = hdi_heap_magazine(one.heap, hdi_sizeclass_of(BYTES));
+  assert_int_equal(magazine->top - magazine->first, HD_MAGAZINE_FIRST - 1);
+  assert_true(state_of(p) == HD_BLOCK_FREE); /* the magazine had been full by then */
+  have(&one, free_taken);
+}
+
+/* By their bytes it is full after three. */
+static void test_full_by_bytes(void **state) {
+  (void)state;
+  hd_free(one.longs[0]);
+  hd_free(one.longs[1]);
+  assert_int_equal(filled()->count, 2);
+  assert_null(arrived());
+  hd_free(one.longs[2]);
+  assert_int_equal(hdi_heap_self->parcels_open, 0);
+  assert_int_equal(arrived()->count, 3);
+  for (int i = 0; i < 3; i++) one.longs[i] = NULL;
+}
+
+/* An owner that does not look keeps all parcels; then frees are counted. When it has looked they go by parcel again. */
+static void test_none_at_hand(void **state) {
+  (void)state;
+  static hd_parcel *at_hand[HD_PARCELS];
+  free_all(one.longs, LONGS);
+  hd_thread_idle();
+  for (size_t k = 0; k < HD_PARCELS; k++) { /* the others are on their way to somebody else who does not look */
+    hd_parcel *parcel = &hdi_heap_self->parcel[k];
+    at_hand[k] = hd_load_relaxed(&parcel->owner) == NULL ? parcel : NULL;
+    if (at_hand[k] != NULL) hd_store_relaxed(&parcel->owner, hdi_heap_self);
+  }
+  void *p = one.blocks[0];
+  hd_unit *page = hdi_space_find(p);
+  free_one(0);
+  assert_int_equal(state_of(p), HD_BLOCK_FREE);
+  const hd_remote_entry *entry = hdi_remote_entry(hdi_heap_self, page);
+  assert_true(entry->page == page && entry->left == entry->limit - 1u);
+  have(&one, idle);
+  p = one.blocks[1];
+  free_one(1);
+  assert_int_equal(state_of(p), HD_BLOCK_SENT);
+  for (size_t k = 0; k < HD_PARCELS; k++) {
+    if (at_hand[k] != NULL) hd_store_relaxed(&at_hand[k]->owner, NULL);
+  }
+}
+
+/* A handler that frees while its thread is inside the gate finds the parcels under its hands. */
+static void test_inside_the_gate(void **state) {
+  (void)state;
+  void *p = one.blocks[3];
+  hdi_gate_enter(hdi_heap_self);
+  free_one(3);
+  assert_true(hdi_gate_is_inside(hdi_heap_self));
+  hdi_gate_leave(hdi_heap_self);
+  assert_int_equal(state_of(p), HD_BLOCK_FREE);
+  assert_int_equal(hdi_heap_self->parcels_open, 0);
+}
+
+static void *end_with_one(void *unused) {
+  (void)unused;
+  hd_free(hd_malloc(16));
+  hd_free(one.blocks[5]);
+  return NULL;
+}
+
+static void *free_without_heap(void *unused) {
+  (void)unused;
+  hd_free(one.blocks[6]);
+  return NULL;
+}
+
+/* A thread's last parcel is sent when it ends; one without a heap has none. */
+static void test_other_threads(void **state) {
+  (void)state;
+  pthread_t thread;
+  void *sent = one.blocks[5], *counted = one.blocks[6];
+  assert_int_equal(pthread_create(&thread, NULL, end_with_one, NULL), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(arrived()->count, 1);
+  assert_int_equal(state_of(sent), HD_BLOCK_SENT);
+  assert_int_equal(pthread_create(&thread, NULL, free_without_heap, NULL), 0);
+  assert_int_equal(pthread_join(thread, NULL), 0);
+  assert_int_equal(state_of(counted), HD_BLOCK_FREE);
+  one.blocks[5] = one.blocks[6] = NULL;
+}
+
+/* Of an owner that sleeps, the helper sends and takes in. */
+static void test_helper(void **state) {
+  (void)state;
+  free_all(one.blocks, COUNT);
+  free_all(one.longs, LONGS);
+  assert_int_equal(hd_option_set("purge", "on"), HD_OK);
+  hdi_purge_start();
+  for (int tries = 0; tries < 200 && (hdi_parcel_has_any(hdi_heap_self) || hdi_parcel_has_any(one.heap)); tries++) ts_sleep_ms(50);
+  assert_false(hdi_parcel_has_any(hdi_heap_self));
+  assert_false(hdi_parcel_has_any(one.heap));
+  have(&one, take_one);
+  ts_sleep_ms(QUIET_MS); /* until no page has changed for so long that it looks at none */
+  hd_free(one.taken);
+  assert_true(hdi_parcel_has_any(hdi_heap_self));
+  for (int tries = 0; tries < 40 && (hdi_parcel_has_any(hdi_heap_self) || hdi_parcel_has_any(one.heap)); tries++) ts_sleep_ms(50);
+  assert_false(hdi_parcel_has_any(hdi_heap_self));
+  assert_false(hdi_parcel_has_any(one.heap));
+}
+
+/* More owners than a heap has places for: their parcels are sent as they are. */
+static void test_many_owners(void **state) {
+  (void)state;
+  static maker makers[OWNERS];
+  struct ts_rng rng = {1};
+  for (size_t i = 0; i < OWNERS; i++) assert_int_equal(start(&makers[i]), 0);
+  for (size_t round = 0; round < ROUNDS; round++) {
+    maker *maker = &makers[ts_below(&rng, OWNERS)];
+    size_t i = ts_below(&rng, COUNT);
+    if (maker->blocks[i] == NULL) continue;
+    hd_free(maker->blocks[i]);
+    maker->blocks[i] = NULL;
+    assert_true(hdi_heap_self->parcels_open <= HD_PARCEL_SLOTS);
+  }
+  for (size_t i = 0; i < OWNERS; i++) free_all(makers[i].blocks, COUNT), free_all(makers[i].longs, LONGS);
+  hd_thread_idle();
+  for (size_t i = 0; i < OWNERS; i++) {
+    have(&makers[i], idle);
+    assert_false(hdi_parcel_has_any(makers[i].heap));
+    assert_true(makers[i].heap->class[hdi_sizeclass_of(BYTES)].page_count <= 1); /* the current one may stay */
+    assert_true(makers[i].heap->class[hdi_sizeclass_of(LONG_BYTES)].page_count <= 1);
+    end(&makers[i]);
+  }
+}
+
+/* In the child of a fork a thread that was looking at what had arrived is not there any more, and will not send it back. */
+static void test_owner_vanished(void **state) {
+  (void)state;
+  static hd_heap gone;
+  hd_store_relaxed(&gone.life, (uint32_t)HD_HEAP_DEAD);
+  for (size_t i = 0; i < HD_PARCELS; i++) {
+    assert_null(hd_load_relaxed(&hdi_heap_self->parcel[i].owner));
+    hd_store_relaxed(&hdi_heap_self->parcel[i].owner, i == 9 ? &gone : one.heap);
+  }
+  void *p = one.blocks[0], *q = one.blocks[1];
+  free_one(0);
+  assert_int_equal(state_of(p), HD_BLOCK_FREE); /* this is no child of a fork */
+  hdi_page_torn = true;
+  free_one(1);
+  hdi_page_torn = false;
+  assert_int_equal(state_of(q), HD_BLOCK_SENT);
+  assert_ptr_equal(filled(), &hdi_heap_self->parcel[9]);
+  for (size_t i = 0; i < HD_PARCELS; i++) {
+    if (i != 9) hd_store_relaxed(&hdi_heap_self->parcel[i].owner, NULL);
+  }
+}
+
+/* Two threads that free one block at the same time may both find it live, and put it into a parcel each. */
+static void take_in_twice(void *unused) {
+  (void)unused;
+  free_one(4);
+  hd_parcel *parcel = filled();
+  parcel->block[parcel->count++] = parcel->block[0];
+  hdi_gate_enter(hdi_heap_self);
+  hdi_parcel_flush(hdi_heap_self);
+  hdi_parcel_take_in(one.heap); /* nobody else is in this process */
+}
+
+static void test_sent_twice(void **state) {
+  (void)state;
+  struct ts_outcome outcome;
+  ts_fork_run(take_in_twice, NULL, 10, &outcome);
+  assert_true(ts_signalled(&outcome, SIGABRT));
+  assert_non_null(strstr(outcome.error, "HD-E06"));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_sent, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_taken_in, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_full_by_bytes, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_none_at_hand, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_inside_the_gate, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_other_threads, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_many_owners, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_owner_vanished, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_sent_twice, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_helper, set_up, tear_down), /* last: it goes on for a while */
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
