@@ -24,8 +24,7 @@ enum {
   EXCHANGE_MIN = 4 * 1024 * 1024, /* from here on old memory may be exchanged for fresh memory, to clear it, */
   CLEAR_MAX = 128 * 1024 * 1024,  /* and above this it always is */
   LOOKS = 16,                     /* pages of it that are looked at before all of it is */
-  TOUCH_MAX = 1024 * 1024,        /* fresh memory up to this is touched for calloc where there are threads */
-  WRITE_MAX = 1024                /* the first word of a block up to this size is written when another thread frees it */
+  TOUCH_MAX = 1024 * 1024         /* fresh memory up to this is touched for calloc where there are threads */
 };
 
 static void *no_memory(void) {
@@ -374,8 +373,8 @@ static SLOW void count_without_heap(hd_unit *page) {
   hdi_remote_count_slow(hdi_heap_mine(), page);
 }
 
-/* A block of another thread's page, which index says it is. */
-static inline void free_remote(void *p, hd_unit *unit, uint64_t index, hd_heap *self) {
+/* A block of another thread's page of a small class. */
+static inline void free_by_count(void *p, hd_unit *unit, uint64_t index, hd_heap *self) {
   hd_block_state *state = unit->map + index;
   if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {
     hdi_free_dead(unit, state);
@@ -384,14 +383,14 @@ static inline void free_remote(void *p, hd_unit *unit, uint64_t index, hd_heap *
   hd_unit *head = unit->head;
   /* The cache line has been read here, so two processors share it, and its next owner's first store would wait until this one has
    * given its copy up. A line that was written moves over in one go. */
-  if (unit->block_bytes <= WRITE_MAX) *(volatile uintptr_t *)p = 0;
+  *(volatile uintptr_t *)p = 0;
   hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */
   if (HD_UNLIKELY(hdi_heap_is_empty(self))) count_without_heap(head);
   else hdi_remote_count(self, head);
 }
 
-/* Without a parcel: the thread has no heap, or those that it has are on their way. */
-static SLOW void free_uncollected(hd_block_state *state, hd_unit *head, hd_heap *self) {
+/* A larger one without a parcel: the thread has no heap, or those that it has are on their way. */
+static SLOW void free_by_slow_count(hd_block_state *state, hd_unit *head, hd_heap *self) {
   hd_store_release(state, HD_BLOCK_FREE); /* R1 */
   if (hdi_heap_is_empty(self)) count_without_heap(head);
   else hdi_remote_count_slow(self, head);
@@ -401,7 +400,13 @@ static SLOW void free_uncollected(hd_block_state *state, hd_unit *head, hd_heap 
 static __attribute__((noinline)) void free_by_parcel(void *p, hd_unit *unit, uint64_t index, hd_heap *self) {
   hd_block_state *state = unit->map + index;
   if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, state);
-  else if (hdi_heap_is_empty(self) || !hdi_parcel_put(self, unit, p, state)) free_uncollected(state, unit->head, self);
+  else if (hdi_heap_is_empty(self) || !hdi_parcel_put(self, unit, p, state)) free_by_slow_count(state, unit->head, self);
+}
+
+/* A block of another thread's page, which index says it is. owner: the unit's word. */
+static inline void free_remote(void *p, hd_unit *unit, uint64_t index, hd_heap *self, uintptr_t owner) {
+  if ((owner & HD_OWNER_MEDIUM) != 0) free_by_parcel(p, unit, index, self);
+  else free_by_count(p, unit, index, self);
 }
 
 /* A block of a heap with one user, freed by anybody. It is announced at once, so that no table counts frees of a heap that may be
@@ -435,7 +440,7 @@ static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   if (HD_UNLIKELY(index >= unit->capacity || owner == 0)) misuse(p);
   else if (owner & HD_OWNER_HARDENED) hdi_hardened_free(unit, index);
   else if (owner & HD_OWNER_EXPLICIT) free_explicit(unit, index, hdi_heap_owner(unit));
-  else free_remote(p, unit, index, self);
+  else free_remote(p, unit, index, self, owner);
 }
 
 /* Past the cache: the run goes to the space, or belongs to an explicit heap. The caller has won `live`. */
@@ -516,8 +521,7 @@ static __attribute__((noinline)) void free_of_others(void *p, hd_unit *unit, hd_
   if (HD_LIKELY(owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0)) {
     uint64_t index = hdi_unit_block_index(unit, p);
     if (HD_LIKELY(index < hd_load_owned(&unit->capacity))) {
-      if ((owner & HD_OWNER_MEDIUM) != 0) free_by_parcel(p, unit, index, heap);
-      else free_remote(p, unit, index, heap);
+      free_remote(p, unit, index, heap, owner);
       return;
     }
   }

@@ -75,9 +75,9 @@ MUTANTS = [
         ("    hd_unit *next = page->remote_next;", "   "), ("    page = next;", "    page = page->remote_next;")]),
 
     Mutant("block_reuse", "a block is written after it is free", "core/alloc.c", [
-        ("  if (unit->block_bytes <= WRITE_MAX) *(volatile uintptr_t *)p = 0;\n", ""),
+        ("  *(volatile uintptr_t *)p = 0;\n", ""),
         ("  else hdi_remote_count(self, head);\n",
-         "  else hdi_remote_count(self, head);\n  if (unit->block_bytes <= WRITE_MAX) *(volatile uintptr_t *)p = 0;\n")]),
+         "  else hdi_remote_count(self, head);\n  *(volatile uintptr_t *)p = 0;\n")]),
     Mutant("block_reuse", "blocks in use count as free", "core/claim.h", [
         ("(hd_load_acquire(&map[i]) == HD_BLOCK_FREE) << i", "(hd_load_acquire(&map[i]) <= HD_BLOCK_LIVE) << i")]),
     Mutant("block_reuse", "a free by another thread writes the byte of its neighbour", "core/alloc.c", [

@@ -190,7 +190,7 @@ static void test_full_by_bytes(void **state) {
 /* An owner that does not look keeps all parcels; then frees are counted. When it has looked they go by parcel again. */
 static void test_none_at_hand(void **state) {
   (void)state;
-  static hd_parcel *at_hand[HD_PARCELS];
+  hd_parcel *at_hand[HD_PARCELS];
   free_all(one.longs, LONGS);
   hd_thread_idle();
   for (size_t k = 0; k < HD_PARCELS; k++) { /* the others are on their way to somebody else who does not look */
