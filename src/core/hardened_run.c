@@ -33,7 +33,7 @@ enum {
   RESERVE_RUN = 4,              /* the longest run that comes from it */
   KEEP_BYTES = 128 * 1024,      /* blocks up to this keep their memory when they are freed, and are copied when they grow, */
   KEEP_UNITS = 32,              /* in runs of so many units a thread */
-  MOVES_MAX = 8192              /* as in large.c */
+  MOVES_MAX = 8192              /* of blocks that grow; each leaves the kernel two more ranges */
 };
 
 /* What is kept in the first unit's `state`. */

@@ -14,7 +14,7 @@ enum {
   MOVE_MIN = 256 * 1024,     /* below this a copy is cheaper than changing page tables */
   RECYCLE_UNITS = 16,        /* blocks from 1 MiB on are filled with recycled pages, */
   PIECE_UNITS = 4,           /* in pieces from 256 KiB on: a shorter move costs more than its faults */
-  MOVES_MAX = 8192,
+  MOVES_MAX = 256,           /* of those, in the life of a process: a fork copies all that they leave (decision 5) */
   TAIL_MIN_UNITS = 4,        /* of the last huge page of a run at least that much must be used: small pages are cheaper for less, */
   TAIL_SHARE = 3,            /* and what is unused must be at most a third of the block */
   HEAD_SHARE = 16,           /* the first huge page of a run is asked for if it is at most so much of what is in use */
@@ -46,8 +46,8 @@ static void want_huge(hd_space *space, hd_unit *first, size_t used) {
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
  * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are, and a short run that ends in huge pages
- * gets those: a move into it would leave small pages on both sides. Each move leaves the kernel two more ranges to remember, so a
- * process makes a limited number of them. Returns the units filled. */
+ * gets those: a move into it would leave small pages on both sides. Each move leaves the kernel two more ranges to remember and each
+ * fork to copy, so a process makes a few hundred of them. Returns the units filled. */
 static size_t recycle(hd_unit *first, size_t units) {
   static atomic_uint moves;
   uint8_t *start = hdi_space_address(&hdi_space, first);
