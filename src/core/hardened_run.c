@@ -232,7 +232,7 @@ static hd_unit *take_run(hd_heap *heap, const plan *made, bool guarded, bool *ze
   hd_unit *first = hdi_heap_take_run(heap, made->units, made->align_units, zeroed);
   hdi_gate_leave(heap);
   if (first == NULL) return NULL;
-  if (*zeroed && made->units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, first, made->units);
+  if (*zeroed && made->units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, first, made->units, HD_TOUCH_PERHAPS);
   first->state = guarded ? set_guards(first, made) : 0;
   return first;
 }
@@ -418,7 +418,7 @@ void *hdi_hardened_run_move(hd_heap *heap, hd_unit *old, size_t bytes) {
   }
   hd_add(&moves, 1u);
   hdi_counters_moved(open);
-  if (made.units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, first, made.units);
+  if (made.units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, first, made.units, HD_TOUCH_PERHAPS);
   void *p = make(first, &made, bytes);
   retire(heap->hardened, old);
   return p;

@@ -34,21 +34,20 @@ static size_t units_in_use(void) {
   return top > unused ? top - unused : 0; /* two looks: they need not match */
 }
 
-/* Ask for huge pages in a clean run of which `used` units will be touched. Of some buffers only the beginning ever is; in a small process
- * those would be what most of its memory is. */
-static void want_huge(hd_space *space, hd_unit *first, size_t used) {
-  if (used < HD_HUGE_RUN_UNITS) return;
+/* Ask for huge pages in a run that is clean from unit `from` on, and of which `used` units will be touched. Of some buffers only the
+ * beginning ever is; in a small process those would be what most of its memory is. */
+SLOW static void want_huge(hd_space *space, hd_unit *first, size_t from, size_t used, hd_touch touch) {
   size_t units = first->run_units;
   size_t wanted = used % HD_HUGE_UNITS >= TAIL_MIN_UNITS && units - used <= used / TAIL_SHARE ? units : used;
-  size_t skip = HD_HUGE_UNITS * HEAD_SHARE <= units_in_use() ? 0 : HD_HUGE_UNITS;
-  hdi_space_want_huge(space, first + skip, wanted - skip);
+  size_t start = HD_HUGE_UNITS * HEAD_SHARE <= units_in_use() ? from : hd_max(from, HD_HUGE_UNITS);
+  if (start < wanted) hdi_space_want_huge(space, first + start, wanted - start, touch);
 }
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
  * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are, and a short run that ends in huge pages
  * gets those: a move into it would leave small pages on both sides. Each move leaves the kernel two more ranges to remember and each
  * fork to copy, so a process makes a few hundred of them. Returns the units filled. */
-static size_t recycle(hd_unit *first, size_t units) {
+SLOW static size_t recycle(hd_unit *first, size_t units) {
   static atomic_uint moves;
   uint8_t *start = hdi_space_address(&hdi_space, first);
   uint8_t *end = start + (units << HD_UNIT_SHIFT);
@@ -98,8 +97,10 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   hd_unit *first = take_run(heap, used, hd_max(alignment >> HD_UNIT_SHIFT, 1), zeroed);
   if (first == NULL) return NULL;
   size_t units = first->run_units;
-  if (*zeroed) want_huge(heap->space, first, used);
-  if (*zeroed && !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4) {
+  bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4;
+  hd_touch touch = wants_zero || recycles ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
+  if (*zeroed && used >= HD_HUGE_RUN_UNITS) want_huge(heap->space, first, 0, used, touch);
+  if (*zeroed && recycles) {
     size_t filled = recycle(first, units);
     if (filled > 0) *zeroed = false;
     if (filled < units) trade(units - filled);
@@ -145,6 +146,14 @@ static bool extend(hd_unit *first, size_t more, bool *zeroed) {
   return false;
 }
 
+/* A block has grown by clean memory from unit `from` on. If it was filled, as its middle tells, that will be as well. */
+static void want_more_huge(hd_unit *first, size_t from, size_t used, size_t old_bytes) {
+  if (used < HD_HUGE_RUN_UNITS) return;
+  const uint8_t *middle = first->base + hd_round_down(old_bytes / 2, hdi_os.page_bytes);
+  hd_touch touch = hdi_os_resident_in(middle, hdi_os.page_bytes) > 0 ? HD_TOUCH_LIKELY : HD_TOUCH_PERHAPS;
+  want_huge(space_of(first), first, from, used, touch);
+}
+
 bool hdi_large_resize(hd_unit *first, size_t bytes) {
   size_t units = first->run_units;
   size_t used = units_for(bytes);
@@ -152,7 +161,7 @@ bool hdi_large_resize(hd_unit *first, size_t bytes) {
   bool zeroed = false;
   if (used > units) {
     if (!extend(first, wanted - units, &zeroed) && (wanted == used || !extend(first, used - units, &zeroed))) return false;
-    if (zeroed) want_huge(space_of(first), first, used);
+    if (zeroed) want_more_huge(first, units, used, first->block_bytes);
     if (zeroed) trade(first->run_units - units);
   } else if (wanted < units && units - wanted >= hd_max(units / 8, 1)) {
     hd_store_owned(&first->run_units, (uint32_t)wanted);
@@ -190,9 +199,10 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   }
   hdi_counters_moved(old_bytes);
   size_t old_units = old_bytes >> HD_UNIT_SHIFT;
-  if (units >= HD_HUGE_RUN_UNITS) hdi_space_want_huge(&hdi_space, target + old_units, target_units - old_units);
   trade(units - hd_min(units, old_units));
-  return hdi_large_make(heap, target, bytes);
+  void *moved = hdi_large_make(heap, target, bytes);
+  want_more_huge(target, old_units, target_units, old_bytes); /* the block will be asked about no more as it grows there */
+  return moved;
 }
 
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {

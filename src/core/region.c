@@ -147,7 +147,7 @@ void hdi_region_want_huge(void *region, size_t offset, size_t bytes) {
   hd_unit *first = unit_of(region);
   size_t from = (offset + HD_UNIT_BYTES - 1) >> HD_UNIT_SHIFT;
   size_t to = (offset + bytes) >> HD_UNIT_SHIFT;
-  if (to > from) hdi_space_want_huge(&hdi_space, first + from, to - from);
+  if (to > from) hdi_space_want_huge(&hdi_space, first + from, to - from, HD_TOUCH_PERHAPS);
 }
 
 void hdi_region_note(void *region, size_t touched) { hd_store_relaxed(&unit_of(region)->touched, touched); }

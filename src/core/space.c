@@ -128,7 +128,7 @@ static hd_unit *best_fit(const hd_space *space, const hd_bins *bins, size_t unit
 
 /* Units from the top; lock-free, so that it also serves while a fork holds the lock. The skipped units in front of an aligned
  * run are returned in *skipped. */
-static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size_t *skipped, hd_claim *grown) {
+static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, hd_touch touch, size_t *skipped, hd_claim *grown) {
   size_t top = hd_load_acquire(&space->top);
   *grown = HD_CLAIM_REFUSED;
   for (;;) {
@@ -137,20 +137,23 @@ static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size
     *grown = hdi_space_grow(space, top + skip + units);
     if (*grown != HD_CLAIM_DONE) return NULL;
     if (hd_swap_if(&space->top, &top, top + skip + units)) {
-      hdi_space_huge_enter(space, top, top + skip + units, hd_load_relaxed(&space->committed));
+      hdi_space_huge_enter(space, top, top + skip + units, hd_load_relaxed(&space->committed), touch);
       *skipped = skip;
       return space->units + top + skip;
     }
   }
 }
 
+/* A page of one unit is filled at once, or soon. */
+static hd_touch touch_of(size_t units) { return units == 1 ? HD_TOUCH_SURE : HD_TOUCH_LIKELY; }
+
 /* Fresh units, wherever they are. */
-static hd_unit *take_fresh(hd_space *space, size_t units, size_t align_units, size_t *skipped) {
+static hd_unit *take_fresh(hd_space *space, size_t units, size_t align_units, hd_touch touch, size_t *skipped) {
   hd_claim grown;
-  hd_unit *first = take_top(space, units, align_units, skipped, &grown);
+  hd_unit *first = take_top(space, units, align_units, touch, skipped, &grown);
   for (int tries = 0; grown == HD_CLAIM_TAKEN && tries < PASS_TRIES; tries++) {
     if (!hdi_space_pass(space, units + align_units - 1)) break;
-    first = take_top(space, units, align_units, skipped, &grown);
+    first = take_top(space, units, align_units, touch, skipped, &grown);
   }
   return first;
 }
@@ -228,7 +231,7 @@ static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, siz
   *zeroed = kind == HD_UNIT_CLEAN;
   if (kind == HD_UNIT_CLEAN) {
     size_t at = (size_t)(run - space->units);
-    hdi_space_huge_enter(space, at + skip, at + skip + units, at + run_units);
+    hdi_space_huge_enter(space, at + skip, at + skip + units, at + run_units, HD_TOUCH_PERHAPS);
   }
   return carve(space, run, run_units, skip, units, kind);
 }
@@ -333,7 +336,7 @@ static hd_unit *take_during_fork(hd_space *space, size_t units, size_t align_uni
   if (align_units == 1) first = take_aside(space, units, zeroed);
   if (first != NULL) return first;
   *zeroed = !space->fixed;
-  first = take_fresh(space, units, align_units, &skipped);
+  first = take_fresh(space, units, align_units, touch_of(units), &skipped);
   if (skipped > 0) hdi_space_defer(space, first - skipped, skipped, hdi_space_tick());
   return first;
 }
@@ -345,7 +348,7 @@ static hd_unit *take_locked(hd_space *space, size_t units, size_t align_units, b
   take_in_deferred(space);
   hd_unit *first = take_free(space, units, align_units, FIT_TRIES, zeroed);
   if (first != NULL) return first;
-  first = take_fresh(space, units, align_units, &skipped);
+  first = take_fresh(space, units, align_units, touch_of(units), &skipped);
   *zeroed = !space->fixed;
   if (skipped > 0) give_locked(space, first - skipped, skipped, space->fixed, hdi_space_tick());
   if (first != NULL) return first;
@@ -363,6 +366,7 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   } else {
     first = take_during_fork(space, units, align_units, zeroed);
   }
+  hdi_space_huge_look();
   if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
 }
@@ -378,7 +382,7 @@ static hd_unit *take_kind(hd_space *space, size_t units, size_t align_units, uns
     detach(space, run);
     first = carve(space, run, run_units, skip, units, kind);
   } else if (grow) {
-    first = take_fresh(space, units, align_units, &skipped);
+    first = take_fresh(space, units, align_units, HD_TOUCH_PERHAPS, &skipped); /* pages are moved there */
     if (skipped > 0) give_locked(space, first - skipped, skipped, false, hdi_space_tick());
   }
   hdi_lock_drop(&space->lock);
@@ -468,7 +472,7 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
   if (at == top) {
     done =
         space->unit_count - top >= more && hdi_space_grow(space, top + more) == HD_CLAIM_DONE && hd_swap_if(&space->top, &top, top + more);
-    if (done) hdi_space_huge_enter(space, top, top + more, hd_load_relaxed(&space->committed));
+    if (done) hdi_space_huge_enter(space, top, top + more, hd_load_relaxed(&space->committed), HD_TOUCH_PERHAPS);
     *zeroed = !space->fixed;
   } else {
     unsigned kind = hd_load_relaxed(&next->kind);

@@ -24,6 +24,13 @@ enum {
   LEAST_OF_UNIT = 2,       /* and of the units that are looked for at least half must be found, for a single one, */
   LEAST_OF_RUN = 8,        /* or an eighth, for a run */
   TAKE_BACK_BYTES = 16 << 20, /* shorter runs would cut the memory into too many ranges for the system */
+  QUICK_NS = 1000000,      /* a huge page that comes within a millisecond is good enough; */
+  FEW_BYTES = 256 * 1024,  /* one that doesn't is compared with so many small ones, */
+  MUCH = 2,                /* and dear if it takes more than twice the time of those in its place */
+  LOOK_FIRST = 4,          /* long runs, which may never be touched, are looked at after 8 MiB of them; */
+  REST_FIRST = 16,         /* what was found holds for 32 MiB, and for twice as many each time that it is found again, */
+  REST_MOST = 256,         /* up to 512 MiB */
+  LOOK_MOST_UNITS = HD_NARROW ? 2048 : 32768, /* 2 GiB; longer runs are less often data than addresses to choose from */
   SHORT_BLOCK = 4096       /* a block of this size touches all system pages that it lies in, or nearly */
 };
 
@@ -34,6 +41,13 @@ static struct {
   _Atomic uint64_t asked[HUGE_BLOCKS / 64], lost[HUGE_BLOCKS / STEP_BLOCKS / 64];
 } huge;
 
+/* What huge pages cost here: see ask(). In blocks. */
+static struct {
+  atomic_bool dear;          /* small pages in their place cost less */
+  atomic_uint step, rest;    /* for how many blocks that was to hold, and holds still */
+  atomic_size_t due;         /* the block behind one that is to be looked at, or 0 */
+} price = {.rest = LOOK_FIRST};
+
 static bool is_in(_Atomic uint64_t *set, size_t at) { return (hd_load_relaxed(&set[at / 64]) >> at % 64 & 1) != 0; }
 
 static void put_in(_Atomic uint64_t *set, size_t at) {
@@ -42,16 +56,81 @@ static void put_in(_Atomic uint64_t *set, size_t at) {
 
 static size_t block_of(const uint8_t *address) { return (size_t)(address - hdi_space.base) / BLOCK_BYTES; }
 
-/* Ask for the blocks that lie in units [from, to), as far as nobody has, with a call for each stretch. */
-static void ask(size_t from, size_t to) {
+static bool can_ask(size_t block) { return !is_in(huge.asked, block) && !is_in(huge.lost, block / STEP_BLOCKS); }
+
+/* Ask for the blocks from `at` on, up to the first one where somebody has, or must not. Returns where that is. */
+static size_t ask_from(size_t at, size_t last) {
+  size_t start = at;
+  while (at < last && can_ask(at)) put_in(huge.asked, at++);
+  if (at == start) return at;
+  hdi_counters_os_call(1);
+  hdi_os_huge(hdi_space.base + start * BLOCK_BYTES, (at - start) * BLOCK_BYTES, true);
+  return at;
+}
+
+SLOW static uint64_t cost_of_few(void) {
+  void *few = hdi_os_reserve(FEW_BYTES, HD_UNIT_BYTES, false);
+  if (few == NULL) return 0;
+  uint64_t ns = hdi_os_commit(few, FEW_BYTES) ? hdi_os_touch(few, FEW_BYTES) : 0;
+  hdi_os_unreserve(few, FEW_BYTES);
+  hdi_counters_os_call(4);
+  return ns;
+}
+
+/* What it costs to touch a block that has been asked for. */
+static bool is_dear(size_t block) {
+  hdi_counters_os_call(1);
+  uint64_t ns = hdi_os_touch(hdi_space.base + block * BLOCK_BYTES, hdi_os.page_bytes);
+  return HD_UNLIKELY(ns > QUICK_NS) && ns > cost_of_few() * (BLOCK_BYTES / FEW_BYTES) * MUCH;
+}
+
+enum answer { LEAVE, ASK, LOOK };
+
+/* What to do about so many blocks. Of what may never be touched nothing is learnt: it follows what is known. */
+static enum answer answer(size_t blocks, hd_touch touch) {
+  bool dear = hd_load_relaxed(&price.dear);
+  if (!dear && touch != HD_TOUCH_LIKELY) return touch == HD_TOUCH_SURE ? LOOK : ASK;
+  size_t rest = hd_load_relaxed(&price.rest);
+  hd_store_relaxed(&price.rest, (unsigned)(rest - hd_min(rest, blocks)));
+  if (rest > blocks) return dear ? LEAVE : ASK;
+  return touch == HD_TOUCH_PERHAPS ? ASK : LOOK;
+}
+
+static bool look_is_dear(size_t block) {
+  bool dear = is_dear(block);
+  unsigned step = dear == hd_load_relaxed(&price.dear) ? hd_load_relaxed(&price.step) * 2 : 0;
+  step = (unsigned)hd_min(hd_max(step, REST_FIRST), REST_MOST);
+  hd_store_relaxed(&price.step, step);
+  hd_store_relaxed(&price.rest, step);
+  hd_store_relaxed(&price.dear, dear);
+  return dear;
+}
+
+void hdi_space_huge_look(void) {
+  if (HD_LIKELY(hd_load_relaxed(&price.due) == 0)) return;
+  size_t due = hd_exchange(&price.due, (size_t)0);
+  if (due != 0) look_is_dear(due - 1);
+}
+
+/* Ask for the blocks that lie in units [from, to), as far as nobody has, with a call for each stretch.
+ *
+ * Some systems are slow to find a huge page: virtual machines whose host takes free memory back, huge pages of it and not what is left
+ * of others (4.5 ms on one of them, in place of 0.25, where 2 MiB of small pages take 0.65), or where others' memory has to be moved out
+ * of the way first. So of what will be touched anyway the first page is touched here, or soon, and if that is dear, what follows is left
+ * to small pages for a while. */
+static void ask(size_t from, size_t to, hd_touch touch, bool soon) {
+  size_t first = (from + BLOCK_UNITS - 1) / BLOCK_UNITS;
   size_t last = hd_min(to / BLOCK_UNITS, HUGE_BLOCKS);
-  for (size_t at = (from + BLOCK_UNITS - 1) / BLOCK_UNITS; at < last; at++) {
-    size_t start = at;
-    while (at < last && !is_in(huge.asked, at) && !is_in(huge.lost, at / STEP_BLOCKS)) put_in(huge.asked, at++);
-    if (at == start) continue;
-    hdi_counters_os_call(1);
-    hdi_os_huge(hdi_space.base + start * BLOCK_BYTES, (at - start) * BLOCK_BYTES, true);
+  while (first < last && !can_ask(first)) first++;
+  if (first >= last) return;
+  enum answer now = answer(last - first, touch);
+  if (now == LEAVE) return;
+  if (now == LOOK) {
+    ask_from(first, first + 1);
+    if (soon) hd_store_relaxed(&price.due, first + 1);
+    if (soon ? hd_load_relaxed(&price.dear) : look_is_dear(first)) return;
   }
+  for (size_t at = first; at < last; at++) at = ask_from(at, last);
 }
 
 static bool can_be_huge(const hd_space *space) { return space == &hdi_space && hdi_os.huge_bytes == BLOCK_BYTES; }
@@ -152,11 +231,12 @@ static bool is_dense_below(const hd_space *space, size_t first, enum whom whom) 
 }
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
-void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end) {
+void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end, hd_touch touch) {
   if (!asks_by_itself(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
-  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, to - from > 1 ? EVERYBODY : PAGES)) ask(first, last);
+  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, to - from > 1 ? EVERYBODY : PAGES))
+    ask(first, last, touch, true);
 }
 
 /* A limit counts units, whether they are touched or not. */
@@ -165,9 +245,9 @@ size_t hdi_space_huge_grain(const hd_space *space, size_t units) {
   return units >= HD_HUGE_RUN_UNITS && !HD_NARROW && wanted && can_be_huge(space) ? BLOCK_UNITS : 1;
 }
 
-void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units) {
+void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units, hd_touch touch) {
   size_t at = (size_t)(first - space->units);
-  if (asks_by_itself(space)) ask(at, at + units);
+  if (asks_by_itself(space)) ask(at, at + units, units <= LOOK_MOST_UNITS ? touch : HD_TOUCH_PERHAPS, false);
 }
 
 bool hdi_space_is_huge(const uint8_t *address) {

@@ -10,17 +10,24 @@
 /* Runs from 4 MiB on are taken for dense; shorter ones only with all that is around them. */
 enum { HD_HUGE_UNITS = 32 /* a huge page */, HD_HUGE_RUN_UNITS = 64 };
 
+/* How sure it is that memory will be touched: its owner may never do so; it is likely; or it happens at once. */
+typedef enum hd_touch { HD_TOUCH_PERHAPS, HD_TOUCH_LIKELY, HD_TOUCH_SURE } hd_touch;
+
 /* Units [have, next) of a space have been claimed. */
 void hdi_space_huge_step(const hd_space *space, size_t have, size_t next);
 
-/* Units [from, to) of clean memory, which goes on until end, are handed out. */
-void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end);
+/* Units [from, to) of clean memory, which goes on until end, are handed out. May be called with the space's lock: a look that it finds due
+ * follows without. */
+void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end, hd_touch touch);
+
+/* Touch a huge page that was asked for before, if that is due, to see what it costs. It may take milliseconds. */
+void hdi_space_huge_look(void);
 
 /* What a run of so many units should start at a multiple of, and be a multiple of, so that huge pages fill it; 1: there won't be any. */
 size_t hdi_space_huge_grain(const hd_space *space, size_t units);
 
-/* The run, clean memory, will be touched in most places: ask for huge pages inside it. */
-void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units);
+/* The run, clean memory, will be touched in most places if it is at all: ask for huge pages inside it, unless they are dear. */
+void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units, hd_touch touch);
 
 /* Whether huge pages were asked for where this memory lies. */
 bool hdi_space_is_huge(const uint8_t *address);

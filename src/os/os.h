@@ -67,6 +67,10 @@ bool hdi_os_move(void *from, void *to, size_t bytes);
 /* Ask for huge pages in a range, or ask for none. A hint. */
 void hdi_os_huge(void *address, size_t bytes, bool on);
 
+/* Make a range of whole pages resident, with what it holds. Nanoseconds of the calling thread's own time that it took; 0: unknown, and
+ * nothing may have happened. */
+uint64_t hdi_os_touch(void *address, size_t bytes);
+
 /* Milliseconds of a clock that never goes back. Coarse (some ms) and cheap. */
 uint64_t hdi_os_now_ms(void);
 

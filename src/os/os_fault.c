@@ -380,6 +380,11 @@ WRAPPED(void, huge, void *address, size_t bytes, bool on) {
   if (!refuse(HD_FAULT_HUGE)) __real_hdi_os_huge(address, bytes, on);
 }
 
+WRAPPED(uint64_t, touch, void *address, size_t bytes) {
+  need_open("touch", address, bytes);
+  return refuse(HD_FAULT_TOUCH) ? 0 : __real_hdi_os_touch(address, bytes);
+}
+
 WRAPPED(void, wait, atomic_uint *word, unsigned expected, unsigned timeout_ms) {
   if (!refuse(HD_FAULT_WAIT)) __real_hdi_os_wait(word, expected, timeout_ms);
 }

@@ -15,6 +15,7 @@
   KIND(PURGE, "purge")       \
   KIND(MOVE, "move")         \
   KIND(HUGE, "huge")         \
+  KIND(TOUCH, "touch")       \
   KIND(WAIT, "wait")         \
   KIND(BARRIER, "barrier")   \
   KIND(HELPER, "helper")     \

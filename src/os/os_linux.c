@@ -21,6 +21,7 @@ enum {
   FUTEX_WAIT_OWN = 128, /* FUTEX_WAIT and FUTEX_WAKE, private to the process */
   FUTEX_WAKE_OWN = 129,
   DONTNEED_LOCKED = 24, /* MADV_DONTNEED_LOCKED, from Linux 5.18 on */
+  POPULATE_WRITE = 23, /* MADV_POPULATE_WRITE, from Linux 5.14 on */
   BARRIER_NOW = 8, /* MEMBARRIER_CMD_PRIVATE_EXPEDITED, and its registration */
   BARRIER_PREPARE = 16
 };
@@ -210,6 +211,17 @@ bool hdi_os_move(void *from, void *to, size_t bytes) {
 }
 
 void hdi_os_huge(void *address, size_t bytes, bool on) { advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
+
+static uint64_t thread_ns(void) {
+  struct timespec now = {0, 0};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+uint64_t hdi_os_touch(void *address, size_t bytes) {
+  uint64_t before = thread_ns();
+  return advise(address, bytes, POPULATE_WRITE) ? thread_ns() - before : 0;
+}
 
 uint64_t hdi_os_now_ms(void) {
   struct timespec now = {0, 0};

@@ -86,6 +86,10 @@ bool hdi_os_move(void *from, void *to, size_t bytes) {
   return false;
 }
 void hdi_os_huge(void *address, size_t bytes, bool on) { (void)address, (void)bytes, (void)on; }
+uint64_t hdi_os_touch(void *address, size_t bytes) {
+  (void)address, (void)bytes;
+  return 0;
+}
 size_t hdi_os_resident_bytes(void) { return 0; }
 size_t hdi_os_resident_in(const void *address, size_t bytes) {
   (void)address, (void)bytes;
