@@ -40,7 +40,7 @@ SLOW static void want_huge(hd_space *space, hd_unit *first, size_t from, size_t 
   size_t units = first->run_units;
   size_t wanted = used % HD_HUGE_UNITS >= TAIL_MIN_UNITS && units - used <= used / TAIL_SHARE ? units : used;
   size_t start = HD_HUGE_UNITS * HEAD_SHARE <= units_in_use() ? from : hd_max(from, HD_HUGE_UNITS);
-  if (start < wanted) hdi_space_want_huge(space, first + start, wanted - start, touch);
+  hdi_space_want_huge(space, first + start, wanted - start, touch);
 }
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
