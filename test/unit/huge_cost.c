@@ -148,6 +148,22 @@ static void test_long_runs_are_looked_at_now_and_then(void **state) {
   assert_int_equal(tell.compared, 0);
 }
 
+/* Memory that was given back is in huge pages again, at once: there is nothing to ask for, so nothing to find out. */
+static void test_asked_for_before(void **state) {
+  NEED_HUGE_PAGES();
+  become_quick();
+  uint8_t *p = expect(6, 6);
+  expect_no_look(FIRST - 7, FIRST - 7);
+  memset(p, 1, HUGE_BYTES);
+  hd_free(p);
+  hd_collect(0);
+  assert_int_equal(hdi_os_resident_in(p, 6 * HUGE_BYTES), 0);
+  size_t looks = tell.looks;
+  assert_ptr_equal(expect(6, 6), p);
+  assert_int_equal(tell.looks, looks);
+  expect_look(1 + FIRST, 1 + FIRST);
+}
+
 /* A block as long as the machine's memory may be there for its addresses only. */
 static void test_longest_runs_are_not_looked_at(void **state) {
   NEED_HUGE_PAGES();
@@ -274,6 +290,7 @@ static void test_growth(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_long_runs_are_looked_at_now_and_then),
+      cmocka_unit_test(test_asked_for_before),
       cmocka_unit_test(test_longest_runs_are_not_looked_at),
       cmocka_unit_test(test_dear_ones_are_left_out),
       cmocka_unit_test(test_compared_with_small_ones),
