@@ -146,12 +146,19 @@ static const char *environment(const char *name) {
   return NULL;
 }
 
-static void read_file(void) {
+/* Apart from the look whether there is such a file: the buffer is a page of stack, which a process without one does not touch. */
+static SLOW long obey_file(const char *path) {
   char buffer[FILE_BYTES];
-  const char *path = environment(variable_file);
-  long length = hdi_os_read_file(path != NULL ? path : options_file, buffer, sizeof buffer);
-  if (length > 0) set_list(buffer, (size_t)length, path != NULL ? path : options_file);
-  else if (length < 0 && path != NULL) hdi_report_warning("can't read the options file ", path);
+  long length = hdi_os_read_file(path, buffer, sizeof buffer);
+  if (length > 0) set_list(buffer, (size_t)length, path);
+  return length;
+}
+
+static void read_file(void) {
+  const char *named = environment(variable_file), *path = named != NULL ? named : options_file;
+  long length = hdi_os_read_file(path, NULL, 0);
+  if (HD_UNLIKELY(length >= 0)) length = obey_file(path);
+  if (HD_UNLIKELY(length < 0 && named != NULL)) hdi_report_warning("can't read the options file ", named);
 }
 
 /* HEDDLE_PURGE_DELAY=500 for purge-delay. Names that are no option are left alone: other tools use the prefix too. */

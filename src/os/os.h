@@ -112,7 +112,7 @@ size_t hdi_os_resident_in(const void *address, size_t bytes);
 /* Write text to a file descriptor, whole or not at all as far as the system allows. */
 void hdi_os_write(int fd, const char *text, size_t length);
 
-/* Read up to bytes of a small file. Length read, or -1. */
+/* Read up to bytes of a small file. Length read, or -1. With 0 bytes: whether it can be opened. */
 long hdi_os_read_file(const char *path, char *buffer, size_t bytes);
 
 /* Call report with the address whenever an access faults, unless the program handles that itself already; afterwards the process ends as it
