@@ -129,8 +129,8 @@ static void test_short_ways_when_stopped(void **state) {
   (void)state;
   enum { MEDIUM = 3000, LARGE = 100000, WIDE = 20000 };
   mine = hdi_heap_self;
-  hd_free(hd_malloc(LARGE)); /* a run in the cache */
-  void *blocks[40] = {hd_malloc(WIDE)};
+  void *blocks[40] = {hd_malloc(WIDE)}; /* before there is old memory that would make a shorter page of this class */
+  hd_free(hd_malloc(LARGE));            /* a run in the cache */
   size_t count = 1;
   hd_slot *slot = &mine->slot[hdi_sizeclass_of(MEDIUM)];
   do assert_non_null(blocks[count++] = hd_malloc(MEDIUM));

@@ -368,14 +368,14 @@ static void test_classes_in_use_keep_theirs(void **state) {
 static void test_old_pages_give_way_earlier(void **state) {
   (void)state;
   leave_old_memory();
-  rest_in_slot(336, 40, 0);
+  rest_in_slot(384, 40, 0);
   rest_in_slot(352, 40, 0);
-  assert_false(class_of(336)->page->zeroed || class_of(352)->page->zeroed);
+  assert_false(class_of(384)->page->zeroed || class_of(352)->page->zeroed);
   class_of(352)->page->zeroed = true; /* as if it were new */
   hdi_gate_leave(hdi_heap_self);
   size_t count = fill_units(many, HEAP_UNITS);
   look_twice(many, &count);
-  assert_int_equal(class_of(336)->page_count, 0);
+  assert_int_equal(class_of(384)->page_count, 0);
   assert_int_equal(class_of(352)->page_count, 1);
   class_of(352)->page->zeroed = false;
   free_blocks(many, count);
@@ -392,10 +392,11 @@ static void test_units_are_counted(void **state) {
   hdi_heap_give_run(hdi_heap_self, run_of_nobody, 1, true);
   hdi_gate_leave(hdi_heap_self);
   void *p = hd_malloc(20 * 1024);
-  assert_int_equal(hdi_heap_self->page_units, before + 4);
+  uint32_t units = hdi_space_find(p)->head->run_units;
+  assert_int_equal(hdi_heap_self->page_units, before + units);
   hd_free(p);
   hd_collect(0);
-  assert_true(hdi_heap_self->page_units < before + 4);
+  assert_true(hdi_heap_self->page_units < before + units);
   hd_heap *heap = hd_heap_create(NULL);
   assert_non_null(hd_heap_malloc(heap, 100));
   assert_int_equal(heap->page_units, 1);
