@@ -270,7 +270,7 @@ void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   uint64_t bits = slot->bits;
   if (HD_UNLIKELY(bits == 0)) return hdi_alloc_zeroed_slow(total);
   void *p = hdi_alloc_take(slot, bits);
-  total = hd_round_up(total, 16);
+  total = slot->block_bytes;
   if (total <= 64) clear_tiny(p, total); /* less work than to find out whether there is any */
   else if (!heap->class[slot - heap->slot].zeroed) clear(p, total);
   return p;

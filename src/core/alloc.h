@@ -1,6 +1,6 @@
 /* malloc and free: the fast paths, inlined into the shims of the override layer and of api.c.
  *
- * malloc: the size, rounded up to 16, is the distance of the class's slot in the heap; the lowest bit of the slot's word is the
+ * malloc: a table in the heap says for each multiple of 16 bytes where the class's slot lies; the lowest bit of the slot's word is the
  * block. free: the middle bits of the address lead to the unit's entry; if this heap owns it and the address is the start of
  * a live block, its byte becomes free and the page's credit one less. Everything else is in alloc.c.
  * The instruction counts are checked by the golden listings in test/golden/.
@@ -39,7 +39,7 @@ FAST void *hdi_alloc_take(hd_slot *slot, uint64_t bits) {
 }
 
 FAST hd_slot *hdi_alloc_small_slot(hd_heap *heap, size_t bytes) {
-  return (hd_slot *)((uint8_t *)heap + ((bytes + 15) & ~(size_t)15) * (sizeof(hd_slot) / 16));
+  return (hd_slot *)((uint8_t *)heap->slot + heap->slot_at[(bytes + 15) >> 4]);
 }
 
 FAST void *hdi_alloc(size_t bytes) {

@@ -1,8 +1,9 @@
 /* Size classes: which block size serves a request.
  *
- * Classes 1..64 are the multiples of 16 up to 1 KiB, so that the class of a small size is arithmetic on it. From there on
- * eight classes a doubling up to 56 KiB (waste at most 12.5 %). Larger requests are large: whole units of 64 KiB.
- * Class 0 exists only so that a request of 0 bytes finds an empty slot and takes the slow path.
+ * Classes 1..16 are the multiples of 16 up to 256 bytes, and from there on eight classes a doubling up to 56 KiB (waste at most 12.5 %):
+ * the fewer classes, the less each of them keeps for itself (decision 26). Of the small ones, up to 1 KiB, malloc finds the slot in
+ * a table of its heap; of the others, the medium ones, the class is arithmetic on the size. Larger requests are large: whole units of
+ * 64 KiB. Class 0 exists only so that a request of 0 bytes finds an empty slot and takes the slow path.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_SIZECLASS_H
 #define HD_CORE_SIZECLASS_H
@@ -10,8 +11,10 @@
 #include "base/bits.h"
 
 enum {
-  HD_SMALL_MAX = 1024,               /* largest size whose class is direct arithmetic */
-  HD_SMALL_CLASSES = HD_SMALL_MAX / 16,
+  HD_FINE_CLASSES = 16,              /* multiples of 16 */
+  HD_SMALL_MAX = 1024,               /* largest size whose slot is looked up */
+  HD_SMALL_STEPS = HD_SMALL_MAX / 16, /* sizes that are, in steps of 16 */
+  HD_SMALL_CLASSES = HD_FINE_CLASSES + 2 * 8,
   HD_MEDIUM_MAX = 56 * 1024,         /* largest size that shares a page with others */
   HD_MEDIUM_CLASSES = 5 * 8 + 6,
   HD_CLASS_COUNT = HD_SMALL_CLASSES + 1 + HD_MEDIUM_CLASSES,
@@ -20,25 +23,26 @@ enum {
   HD_FOUR_UNIT_MAX = 32 * 1024       /* largest block in a page of four units; above: eight */
 };
 
-_Static_assert(HD_CLASS_COUNT == 111, "the last class must be 56 KiB");
+_Static_assert(HD_CLASS_COUNT == 79, "the last class must be 56 KiB");
 
-/* Class of a size in 1025..HD_MEDIUM_MAX. A whole word, so that what it is multiplied with and added to becomes part of an address. */
+/* Class of a size in 129..HD_MEDIUM_MAX. A whole word, so that what it is multiplied with and added to becomes part of an address. */
 FAST size_t hdi_sizeclass_medium(size_t bytes) {
-  size_t doubling = hd_highest_bit(bytes - 1) - 10;
-  return HD_SMALL_CLASSES - 7 + doubling * 8 + ((bytes - 1) >> (doubling + 7));
+  size_t doubling = hd_highest_bit(bytes - 1) - 7;
+  return 1 + doubling * 8 + ((bytes - 1) >> (doubling + 4));
 }
 
-/* Class of a size in 0..HD_MEDIUM_MAX. */
+/* Class of a size in 0..HD_MEDIUM_MAX. Up to 256 bytes all of them are of one doubling; no branch, which nobody could predict. */
 FAST unsigned hdi_sizeclass_of(size_t bytes) {
-  if (bytes <= HD_SMALL_MAX) return bytes == 0 ? 1 : (unsigned)((bytes + 15) >> 4);
-  return (unsigned)hdi_sizeclass_medium(bytes);
+  size_t last = bytes - (bytes != 0);
+  size_t doubling = hd_highest_bit(last | 128) - 7;
+  return (unsigned)(1 + doubling * 8 + (last >> (doubling + 4)));
 }
 
 /* Block size of a class in 1..HD_CLASS_COUNT-1. */
 FAST uint32_t hdi_sizeclass_bytes(unsigned class_index) {
-  if (class_index <= HD_SMALL_CLASSES) return class_index * 16;
-  unsigned step = class_index - HD_SMALL_CLASSES - 1;
-  return (uint32_t)(9 + step % 8) << (7 + step / 8);
+  if (class_index <= HD_FINE_CLASSES) return class_index * 16;
+  unsigned step = class_index - HD_FINE_CLASSES - 1;
+  return (uint32_t)(9 + step % 8) << (5 + step / 8);
 }
 
 /* The smallest class of at least bytes whose blocks all lie at multiples of the alignment, a power of two: pages start at multiples of

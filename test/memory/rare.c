@@ -1,5 +1,5 @@
 /* Sizes that are needed now and then keep little memory: a table of blocks whose sizes follow a power law is replaced at random for a
- * while, and then the pages of the heap hold no more than a few times what lives in them. Each of the hundred classes would like to keep
+ * while, and then the pages of the heap hold no more than a few times what lives in them. Each of the eighty classes would like to keep
  * what it once had. Nothing here depends on time.
  * SPDX-License-Identifier: MIT */
 #include <math.h>
@@ -9,7 +9,7 @@
 #include "../support/support.h"
 #include "heddle.h"
 
-enum { SLOTS = 1024, STEPS = 2000000, LOW = 4, HIGH = 32768, BOUND = 1760 * 1024 };
+enum { SLOTS = 1024, STEPS = 2000000, LOW = 4, HIGH = 32768, BOUND = 1600 * 1024 };
 
 static size_t resident, live, pages;
 
@@ -36,7 +36,7 @@ int main(void) {
   }
   hd_heap_walk(NULL, false, add, NULL);
   ts_print(1, "%zu pages, %zu KiB resident, %zu KiB live\n", pages, resident >> 10, live >> 10);
-  TS_CHECK(pages > 90, "%zu pages: the sizes do not meet every class", pages);
+  TS_CHECK(pages > 65, "%zu pages: the sizes do not meet every class", pages);
   TS_CHECK(resident < BOUND, "%zu KiB resident, %d expected at most", resident >> 10, BOUND >> 10);
   for (int i = 0; i < SLOTS; i++) hd_free(table[i]);
   return 0;

@@ -18,9 +18,11 @@ class Fault(NamedTuple):
 
 SIZES = [
     Fault("a size one above a class gets that class", "core/sizeclass.h", "unit.sizeclass",
-          "return bytes == 0 ? 1 : (unsigned)((bytes + 15) >> 4);", "return bytes == 0 ? 1 : (unsigned)((bytes + 14) >> 4);"),
+          "size_t last = bytes - (bytes != 0);", "size_t last = bytes - (bytes != 0) - (bytes > 1);"),
     Fault("a medium edge size gets the next class", "core/sizeclass.h", "unit.sizeclass",
-          "doubling * 8 + ((bytes - 1) >> (doubling + 7));", "doubling * 8 + (bytes >> (doubling + 7));"),
+          "doubling * 8 + ((bytes - 1) >> (doubling + 4));", "doubling * 8 + (bytes >> (doubling + 4));"),
+    Fault("a size's slot is the one of the size below", "core/heap.h", "unit.alloc",
+          "hdi_sizeclass_of((size_t)i * 16) * sizeof(hd_slot)", "hdi_sizeclass_of((size_t)(i - 1) * 16) * sizeof(hd_slot)"),
     Fault("the inverse is right in 32 bits only", "base/bits.h", "unit.page",
           "round < 4; round++", "round < 3; round++"),
     Fault("a number with a suffix may overflow", "base/text.c", "unit.text",
@@ -33,6 +35,19 @@ SIZES = [
           "hd_max(alignment >> HD_UNIT_SHIFT, 1), zeroed)", "1, zeroed)"),
     Fault("a large block's usable size is a page too big", "core/large.h", "unit.alloc",
           "return hd_round_up(bytes, hdi_os.page_bytes);", "return hd_round_up(bytes, hdi_os.page_bytes) + hdi_os.page_bytes;"),
+]
+
+PAGES = [
+    Fault("no page is ever shorter", "core/heap.c", "unit.shorter",
+          "  if (units > 1 && plain) units = fit_page(heap, block_bytes, units);\n", ""),
+    Fault("a page is shorter where a whole one was there", "core/heap.c", "unit.shorter",
+          "for (unsigned fit = units; fit > 0; fit--) {", "for (unsigned fit = units - 1; fit > 0; fit--) {"),
+    Fault("what the heap keeps is no shorter page", "core/heap.c", "unit.shorter",
+          "heap->cached[fit] != NULL || hdi_space_has_dirty(heap->space, fit);", "hdi_space_has_dirty(heap->space, fit);"),
+    Fault("more than a quarter may be left over", "core/heap.c", "unit.shorter",
+          "bytes % block_bytes <= bytes / 4) return fit;", "bytes % block_bytes <= bytes / 2) return fit;"),
+    Fault("explicit heaps have shorter pages", "core/heap.c", "unit.shorter",
+          "bool plain = !heap->explicit_heap && heap->hardened == NULL;", "bool plain = heap->hardened == NULL;"),
 ]
 
 CLAIMS = [
@@ -610,7 +625,7 @@ HARDENED = [
           "    put_aside(first);\n    return;", "    return;"),
 ]
 
-FAULTS = [*SIZES, *CLAIMS, *ZEROES, *RESIZING, *ERRORS, *MISUSE, *RUNS, *RETURN, *THREADS, *OBJECTS, *HARDENED]
+FAULTS = [*SIZES, *PAGES, *CLAIMS, *ZEROES, *RESIZING, *ERRORS, *MISUSE, *RUNS, *RETURN, *THREADS, *OBJECTS, *HARDENED]
 
 # Harmless, and gone: what the script itself must tell.
 CANARIES = [

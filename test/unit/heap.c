@@ -20,7 +20,7 @@
 
 #define BLOCK_BYTES 1024
 #define PER_PAGE (HD_UNIT_BYTES / BLOCK_BYTES)
-#define CLASS (BLOCK_BYTES / 16)
+#define CLASS hdi_sizeclass_of(BLOCK_BYTES)
 
 static hd_heap *heap;
 
@@ -241,7 +241,7 @@ static void test_told_of_remote_frees(void **state) {
   hd_heap_config config = {.struct_bytes = sizeof config, .one_user = true};
   void *blocks[COUNT];
   heap = hd_heap_create(&config);
-  hd_class *class = &heap->class[BYTES / 16];
+  hd_class *class = &heap->class[hdi_sizeclass_of(BYTES)];
   for (int i = 0; i < COUNT; i++) blocks[i] = hd_heap_malloc(heap, BYTES);
   hd_unit *page = hdi_space_find(blocks[0]);
   by_another_thread(free_ten, blocks);

@@ -14,6 +14,7 @@
 
 #include "core/options.h"
 #include "core/space.h"
+#include "core/sizeclass.h"
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"
@@ -114,7 +115,7 @@ static hd_heap *heaps[4]; /* destroyed at the end: what they give back would not
 static void open_pages(hd_heap **heap, size_t count) {
   *heap = hd_heap_create(NULL);
   assert_non_null(*heap);
-  for (size_t i = 1; i <= count; i++) assert_non_null(hd_heap_malloc(*heap, 16 * i));
+  for (unsigned i = 1; i <= count; i++) assert_non_null(hd_heap_malloc(*heap, hdi_sizeclass_bytes(i)));
   last = NULL;
 }
 
@@ -145,7 +146,7 @@ static void test_most_pages_are_open(void **state) {
   begin(state);
   forget();
   take(4, 1);
-  for (int i = 1; i < 4; i++) open_pages(&heaps[i], 60);
+  for (int i = 1; i < 4; i++) open_pages(&heaps[i], 56);
   begin(state);
   assert_false(next_is_huge());
 }

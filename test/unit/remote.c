@@ -65,7 +65,7 @@ static int tear_down(void **state) {
   pthread_barrier_wait(&drain);
   pthread_barrier_wait(&drained);
   hd_stats stats = {.struct_bytes = sizeof stats};
-  bool good = hd_stats_get(&stats) && stats.live == 0 && owner->class[BYTES / 16].page_count <= 1;
+  bool good = hd_stats_get(&stats) && stats.live == 0 && owner->class[hdi_sizeclass_of(BYTES)].page_count <= 1;
   pthread_barrier_wait(&ends);
   pthread_join(thread, NULL);
   return good ? 0 : -1;
