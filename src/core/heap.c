@@ -406,22 +406,24 @@ hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool
 
 /* ---- refilling --------------------------------------------------------------------------------------------------- */
 
-/* Units for a page that has `units` where there is a choice. Where old memory lies in shorter runs only, one of them is a shorter page, if
- * at most a quarter of it is left over. */
-static SLOW unsigned fit_page(hd_heap *heap, size_t block_bytes, unsigned units) {
-  for (unsigned fit = units; fit > 0; fit--) {
-    size_t bytes = (size_t)fit << HD_UNIT_SHIFT;
-    bool is_there = heap->cached[fit] != NULL || hdi_space_has_dirty(heap->space, fit);
-    if (is_there && bytes % block_bytes <= bytes / 4) return fit;
+/* Units for a page that may have as many as `most`. Old memory is resident as a whole, so the first page of a class takes as little of it as
+ * will do; if it lies in shorter runs only, one of them is a shorter page for any, where at most a third of it is left over. */
+static SLOW unsigned fit_page(hd_heap *heap, size_t block_bytes, unsigned most, bool few) {
+  for (unsigned i = 0; i < most; i++) {
+    unsigned units = few ? i + 1 : most - i;
+    size_t bytes = (size_t)units << HD_UNIT_SHIFT;
+    bool is_there = heap->cached[units] != NULL || hdi_space_has_dirty(heap->space, units);
+    if (is_there && bytes % block_bytes <= bytes / 3) return units;
   }
-  return units;
+  return most;
 }
 
 static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class_index) {
+  hd_class *class = &heap->class[class_index];
   uint32_t block_bytes = hdi_sizeclass_bytes(class_index);
   unsigned units = hdi_sizeclass_units(block_bytes);
   bool plain = !heap->explicit_heap && heap->hardened == NULL;
-  if (units > 1 && plain) units = fit_page(heap, block_bytes, units);
+  if (units > 1 && plain) units = fit_page(heap, block_bytes, units, class->page_count == 0 && !class->busy);
   bool zeroed = false;
   if (HD_UNLIKELY(heap->page_units >= MANY_UNITS) && !heap->explicit_heap) give_up_idle(heap);
   hd_unit *page = hdi_heap_take_run(heap, units, 1, &zeroed);
@@ -430,7 +432,6 @@ static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class
     hdi_heap_give_run(heap, page, units, !zeroed);
     return NULL;
   }
-  hd_class *class = &heap->class[class_index];
   bool first = class->page_count++ == 0;
   heap->page_units += units;
   if (class->step == 0) class->step = (uint8_t)hd_max(1, hd_min(64, HD_STEP_BYTES / block_bytes));

@@ -39,13 +39,17 @@ SIZES = [
 
 PAGES = [
     Fault("no page is ever shorter", "core/heap.c", "unit.shorter",
-          "  if (units > 1 && plain) units = fit_page(heap, block_bytes, units);\n", ""),
+          "  if (units > 1 && plain) units = fit_page(heap, block_bytes, units, class->page_count == 0 && !class->busy);\n", ""),
     Fault("a page is shorter where a whole one was there", "core/heap.c", "unit.shorter",
-          "for (unsigned fit = units; fit > 0; fit--) {", "for (unsigned fit = units - 1; fit > 0; fit--) {"),
+          "unsigned units = few ? i + 1 : most - i;", "unsigned units = i + 1;"),
+    Fault("the first page of a class takes a whole run", "core/heap.c", "unit.shorter",
+          "unsigned units = few ? i + 1 : most - i;", "unsigned units = most - i;"),
+    Fault("a busy class's first page takes little", "core/heap.c", "unit.shorter",
+          "class->page_count == 0 && !class->busy);", "class->page_count == 0);"),
     Fault("what the heap keeps is no shorter page", "core/heap.c", "unit.shorter",
-          "heap->cached[fit] != NULL || hdi_space_has_dirty(heap->space, fit);", "hdi_space_has_dirty(heap->space, fit);"),
-    Fault("more than a quarter may be left over", "core/heap.c", "unit.shorter",
-          "bytes % block_bytes <= bytes / 4) return fit;", "bytes % block_bytes <= bytes / 2) return fit;"),
+          "heap->cached[units] != NULL || hdi_space_has_dirty(heap->space, units);", "hdi_space_has_dirty(heap->space, units);"),
+    Fault("more than a third may be left over", "core/heap.c", "unit.shorter",
+          "bytes % block_bytes <= bytes / 3) return units;", "bytes % block_bytes <= bytes / 2) return units;"),
     Fault("explicit heaps have shorter pages", "core/heap.c", "unit.shorter",
           "bool plain = !heap->explicit_heap && heap->hardened == NULL;", "bool plain = heap->hardened == NULL;"),
 ]

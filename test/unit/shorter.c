@@ -17,18 +17,22 @@
 enum {
   WIDE = 20 * 1024,   /* a page of four units, or three blocks in one */
   WIDEST = 52 * 1024, /* eight units, or one block in one */
-  HALF = 40 * 1024    /* eight units; of one, more than a quarter would be left over */
+  HALF = 40 * 1024    /* eight units; of one, more than a third would be left over */
 };
 
 static size_t top(void) { return hd_load_relaxed(&hdi_space.top); }
 
-/* Nothing old is left; then a dirty run of so many units between others, which the heap keeps or the space has. */
+/* Nothing old is left; then a dirty run of so many units between others, which the heap keeps or the space has. No class is busy. */
 static void lay(size_t units, bool kept) {
   static bool zeroed;
   hd_heap *heap = hdi_heap_self;
   hd_collect(0);
   hdi_gate_enter(heap);
   hdi_heap_drop_runs(heap);
+  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
+    heap->class[i].busy = false;
+    heap->class[i].claims = 0;
+  }
   hd_unit *run = NULL;
   while (hdi_space_has_dirty(&hdi_space, 1)) assert_non_null(hdi_space_take_dirty(&hdi_space, 1));
   assert_non_null(hdi_space_take_clean(&hdi_space, 1, 1));
@@ -56,28 +60,63 @@ static void expect_units(size_t bytes, size_t units, bool old) {
   hd_free(p);
 }
 
+/* The class has a page, all of whose blocks are in use. */
+static size_t fill_page(void *held[], size_t bytes) {
+  hd_class *class = &hdi_heap_self->class[hdi_sizeclass_of(bytes)];
+  size_t count = 0;
+  hd_collect(0);
+  assert_int_equal(class->page_count, 0);
+  do assert_non_null(held[count++] = hd_malloc(bytes));
+  while (count < page_of(held[0])->capacity);
+  assert_int_equal(class->page_count, 1);
+  return count;
+}
+
+static void free_page(void *held[], size_t count) {
+  for (size_t i = 0; i < count; i++) hd_free(held[i]);
+}
+
+/* As little as will do: three blocks of 20 KiB, one of 52, but two units for 40. */
+static void test_first_pages_take_little(void **state) {
+  (void)state;
+  for (size_t units = 1; units < 10; units++) {
+    lay(units, false);
+    expect_units(WIDE, 1, true);
+    lay(units, false);
+    expect_units(WIDEST, 1, true);
+    if (units < 2) continue;
+    lay(units, false);
+    expect_units(HALF, 2, true);
+  }
+  for (size_t units = 1; units <= 4; units++) { /* kept runs are used as a whole */
+    lay(units, true);
+    expect_units(WIDE, units, true);
+  }
+  lay(9, false);
+  hdi_heap_self->class[hdi_sizeclass_of(WIDE)].busy = true;
+  expect_units(WIDE, 4, true);
+}
+
 static void test_a_shorter_run_is_a_shorter_page(void **state) {
   (void)state;
+  void *wide[16], *widest[16];
+  size_t wide_count = fill_page(wide, WIDE), widest_count = fill_page(widest, WIDEST);
   for (int kept = 0; kept < 2; kept++) {
-    for (size_t units = 1; units < 4; units++) {
+    for (size_t units = 1; units <= 4; units++) {
       lay(units, kept);
       expect_units(WIDE, units, true);
     }
-    for (size_t units = 1; units < 8; units++) {
+    for (size_t units = 1; units <= 8; units++) {
       lay(units, kept);
       expect_units(WIDEST, units, true);
     }
   }
-}
-
-static void test_a_whole_page_comes_first(void **state) {
-  (void)state;
-  lay(4, false);
-  expect_units(WIDE, 4, true);
-  lay(4, true);
+  lay(9, false);
   expect_units(WIDE, 4, true);
   lay(9, false);
   expect_units(WIDEST, 8, true);
+  free_page(wide, wide_count);
+  free_page(widest, widest_count);
 }
 
 /* 24 KiB of 64 are too much to leave over, 8 KiB of 128 are not. */
@@ -128,7 +167,7 @@ static void test_explicit_heaps_take_whole_pages(void **state) {
 int main(void) {
   hd_free(hd_malloc(1));
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_a_shorter_run_is_a_shorter_page), cmocka_unit_test(test_a_whole_page_comes_first),
+      cmocka_unit_test(test_first_pages_take_little), cmocka_unit_test(test_a_shorter_run_is_a_shorter_page),
       cmocka_unit_test(test_little_is_left_over),             cmocka_unit_test(test_one_unit_is_never_less),
       cmocka_unit_test(test_a_page_of_one_block),             cmocka_unit_test(test_explicit_heaps_take_whole_pages),
   };
