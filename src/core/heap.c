@@ -406,9 +406,9 @@ hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool
 
 /* ---- refilling --------------------------------------------------------------------------------------------------- */
 
-/* Units for a page that may have as many as `most`. Old memory is resident as a whole, so the first page of a class takes as little of it as
- * will do; if it lies in shorter runs only, one of them is a shorter page for any, where at most a third of it is left over. */
-static SLOW unsigned fit_page(hd_heap *heap, size_t block_bytes, unsigned most, bool few) {
+/* Units for a page that may have as many as `most`. Old memory is resident as a whole, so the first page of a class takes as little of it
+ * as will do; if it lies in shorter runs only, one of them is a shorter page for any, where at most a third of it is left over. */
+static __attribute__((noinline)) unsigned fit_page(hd_heap *heap, size_t block_bytes, unsigned most, bool few) {
   for (unsigned i = 0; i < most; i++) {
     unsigned units = few ? i + 1 : most - i;
     size_t bytes = (size_t)units << HD_UNIT_SHIFT;
