@@ -146,19 +146,19 @@ static const char *environment(const char *name) {
   return NULL;
 }
 
-/* Apart from the look whether there is such a file: the buffer is a page of stack, which a process without one does not touch. */
-static SLOW long obey_file(const char *path) {
+/* A function of its own: the buffer is a page of stack, which a process without such a file does not touch. */
+static SLOW void obey_file(const char *path, bool named) {
   char buffer[FILE_BYTES];
   long length = hdi_os_read_file(path, buffer, sizeof buffer);
   if (length > 0) set_list(buffer, (size_t)length, path);
-  return length;
+  else if (length < 0 && named) hdi_report_warning("can't read the options file ", path);
 }
 
+/* Whether there is one is asked first, but not of a file that was named: it may be a pipe. */
 static void read_file(void) {
-  const char *named = environment(variable_file), *path = named != NULL ? named : options_file;
-  long length = hdi_os_read_file(path, NULL, 0);
-  if (HD_UNLIKELY(length >= 0)) length = obey_file(path);
-  if (HD_UNLIKELY(length < 0 && named != NULL)) hdi_report_warning("can't read the options file ", named);
+  const char *named = environment(variable_file);
+  if (HD_UNLIKELY(named != NULL)) obey_file(named, true);
+  else if (HD_UNLIKELY(hdi_os_read_file(options_file, NULL, 0) >= 0)) obey_file(options_file, false);
 }
 
 /* HEDDLE_PURGE_DELAY=500 for purge-delay. Names that are no option are left alone: other tools use the prefix too. */
