@@ -93,43 +93,44 @@ enum hd_heap_hold { HD_HOLD_NOT, HD_HOLD_GATE, HD_HOLD_LOCK, HD_HOLD_OWN };
 
 struct hd_heap {
   hd_slot slot[HD_CLASS_COUNT];
-  uint16_t slot_at[HD_SMALL_STEPS + 1]; /* where the slot of each multiple of 16 lies; set once. Here, so that malloc reads no constants */
+  /* Where the slot of each multiple of 16 bytes lies; set once. Here, so that malloc reads no constants. */
+  uint16_t slot_at[HD_SMALL_STEPS + 1];
 
   hd_space *space;
-  bool explicit_heap; /* made by hd_heap_create */
-  bool one_user; /* explicit, but used like a thread's heap: by its gate, not under the lock */
-  bool own_space; /* lives in the caller's memory */
-  uint8_t looked_at; /* the class that it looked at last for what rests there */
-  uint32_t runs; /* explicit: list of all its runs, as table index + 1 */
+  bool explicit_heap;             /* made by hd_heap_create */
+  bool one_user;                  /* explicit, but used like a thread's heap: by its gate, not under the lock */
+  bool own_space;                 /* lives in the caller's memory */
+  uint8_t looked_at;              /* the class that it looked at last for what rests there */
+  uint32_t runs;                  /* explicit: list of all its runs, as table index + 1 */
   size_t held_units, limit_units; /* explicit: units held, and the most allowed (0: no limit) */
-  hd_lock lock; /* explicit: taken by every call; with one user: for its runs alone */
+  hd_lock lock;                   /* explicit: taken by every call; with one user: for its runs alone */
   hd_unit *cached[HD_CACHE_RUN + 1]; /* runs freed just now, still dirty, by length: lists through next */
-  uint32_t cached_units; /* units in them, at most HD_CACHE_UNITS */
-  uint32_t claims; /* times that a slot was empty */
-  uint32_t given; /* units given to the space several runs at once, and not taken so since */
-  uint32_t taken; /* units taken in runs of up to HD_CACHE_RUN since it gave up what rested in it */
+  uint32_t cached_units;          /* units in them, at most HD_CACHE_UNITS */
+  uint32_t claims;                /* times that a slot was empty */
+  uint32_t given;                 /* units given to the space several runs at once, and not taken so since */
+  uint32_t taken;                 /* units taken in runs of up to HD_CACHE_RUN since it gave up what rested in it */
 
-  _Alignas(64) atomic_uint busy; /* gate.h */
+  _Alignas(64) atomic_uint busy;  /* gate.h */
   atomic_uint stopped;
-  uint8_t held; /* enum hd_heap_hold; collector only */
-  uint8_t rank; /* an orphan's place among the others; thread.c */
-  _Atomic uint32_t life; /* enum hd_heap_life */
-  _Atomic unsigned late_thread; /* the kernel's number of its thread if no exit handler will give it to the orphans; else 0 */
+  uint8_t held;                   /* enum hd_heap_hold; collector only */
+  uint8_t rank;                   /* an orphan's place among the others; thread.c */
+  _Atomic uint32_t life;          /* enum hd_heap_life */
+  _Atomic unsigned late_thread;   /* the kernel's number of its thread if no exit handler will give it to the orphans; else 0 */
   struct hd_heap *next_registered; /* all heaps, since the start; thread.c */
   struct hd_heap *next_orphan;
-  struct hd_hardened *hardened; /* what hardened mode keeps for it; NULL otherwise */
-  uint32_t page_units; /* units in its pages */
-  uint32_t parcels_open; /* parcels that are being filled */
+  struct hd_hardened *hardened;   /* what hardened mode keeps for it; NULL otherwise */
+  uint32_t page_units;            /* units in its pages */
+  uint32_t parcels_open;          /* parcels that are being filled */
 
   _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
-  _Atomic(hd_parcel *) arrived; /* parcels with blocks of its pages */
+  _Atomic(hd_parcel *) arrived;   /* parcels with blocks of its pages */
 
   /* What small classes need of these is still on the first system page; all but the parcels is on the first two. */
   _Alignas(64) hd_class class[HD_CLASS_COUNT];
   hd_magazine magazine[HD_MEDIUM_CLASSES];
   hd_remote_entry remote[HD_REMOTE_TABLE];
-  uint8_t parcel_of[HD_PARCEL_SLOTS]; /* the parcel that was begun last for an owner of this slot */
-  char name[HD_NAME_BYTES]; /* explicit */
+  uint8_t parcel_of[HD_PARCEL_SLOTS];   /* the parcel that was begun last for an owner of this slot */
+  char name[HD_NAME_BYTES];             /* explicit */
   hd_parcel parcel[HD_PARCELS];
 };
 
