@@ -147,18 +147,22 @@ static const char *environment(const char *name) {
 }
 
 /* A function of its own: the buffer is a page of stack, which a process without such a file does not touch. */
-static SLOW void obey_file(const char *path, bool named) {
+static SLOW bool obey_file(const char *path) {
   char buffer[FILE_BYTES];
   long length = hdi_os_read_file(path, buffer, sizeof buffer);
   if (length > 0) set_list(buffer, (size_t)length, path);
-  else if (length < 0 && named) hdi_report_warning("can't read the options file ", path);
+  return length >= 0;
+}
+
+SLOW static void obey_named_file(const char *path) {
+  if (!obey_file(path)) hdi_report_warning("can't read the options file ", path);
 }
 
 /* Whether there is one is asked first, but not of a file that was named: it may be a pipe. */
 static void read_file(void) {
   const char *named = environment(variable_file);
-  if (HD_UNLIKELY(named != NULL)) obey_file(named, true);
-  else if (HD_UNLIKELY(hdi_os_read_file(options_file, NULL, 0) >= 0)) obey_file(options_file, false);
+  if (HD_UNLIKELY(named != NULL)) obey_named_file(named);
+  else if (HD_UNLIKELY(hdi_os_read_file(options_file, NULL, 0) >= 0)) obey_file(options_file);
 }
 
 /* HEDDLE_PURGE_DELAY=500 for purge-delay. Names that are no option are left alone: other tools use the prefix too. */
