@@ -53,7 +53,7 @@ static inline unsigned hdi_sizeclass_aligned(size_t alignment, size_t bytes) {
   return rounded > HD_MEDIUM_MAX ? 0 : hdi_sizeclass_of(rounded); /* 0 also for every alignment above 32 KiB */
 }
 
-/* Units in a page of this block size. */
+/* Units in a page of this block size; of old memory heap.c makes shorter ones. */
 FAST unsigned hdi_sizeclass_units(uint32_t block_bytes) {
   if (block_bytes <= HD_ONE_UNIT_MAX) return 1;
   return block_bytes <= HD_FOUR_UNIT_MAX ? 4 : 8;

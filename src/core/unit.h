@@ -1,6 +1,6 @@
 /* The unit table's entry: all that is known about 64 KiB of memory, out of line.
  *
- * Memory is handed around in units of 64 KiB. A page is a run of 1, 4 or 8 units cut into equal blocks; a large block is a
+ * Memory is handed around in units of 64 KiB. A page is a run of 1 to 8 units cut into equal blocks; a large block is a
  * run of its own; the rest are free runs. Line 0 is what every free() reads; it changes only when the unit changes its use
  * or owner. Line 1 is written by the owner all the time.
  *

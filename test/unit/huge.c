@@ -13,8 +13,8 @@
 #include <cmocka.h>
 
 #include "core/options.h"
-#include "core/space.h"
 #include "core/sizeclass.h"
+#include "core/space.h"
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"

@@ -24,7 +24,7 @@ static size_t top(void) { return hd_load_relaxed(&hdi_space.top); }
 
 /* Nothing old is left; then a dirty run of so many units between others, which the heap keeps or the space has. No class is busy. */
 static void lay(size_t units, bool kept) {
-  static bool zeroed;
+  bool zeroed = false;
   hd_heap *heap = hdi_heap_self;
   hd_collect(0);
   hdi_gate_enter(heap);
@@ -168,8 +168,8 @@ int main(void) {
   hd_free(hd_malloc(1));
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_first_pages_take_little), cmocka_unit_test(test_a_shorter_run_is_a_shorter_page),
-      cmocka_unit_test(test_little_is_left_over),             cmocka_unit_test(test_one_unit_is_never_less),
-      cmocka_unit_test(test_a_page_of_one_block),             cmocka_unit_test(test_explicit_heaps_take_whole_pages),
+      cmocka_unit_test(test_little_is_left_over),     cmocka_unit_test(test_one_unit_is_never_less),
+      cmocka_unit_test(test_a_page_of_one_block),     cmocka_unit_test(test_explicit_heaps_take_whole_pages),
   };
   return cmocka_run_group_tests_name("shorter", tests, NULL, NULL);
 }
