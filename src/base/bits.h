@@ -16,10 +16,13 @@
 #define FAST static inline __attribute__((always_inline))
 #define SLOW __attribute__((noinline, cold))
 #define HOT __attribute__((aligned(64)))
+/* On a variable without a value: src/heddle.ld puts it behind those that every process writes; HEAP: right behind them. */
+#define HD_HEAP_DATA __attribute__((section(".bss.heap")))
+#define HD_LATER_DATA __attribute__((section(".bss.later")))
 #define HD_HIDDEN __attribute__((visibility("hidden"))) /* on a variable's declaration: reached without a table of addresses */
 /* A text that every start reads. It stands in the page of data that is written anyway: where constants lie, the first that is read brings
  * up to 64 KiB of the file into memory. */
-#define HD_START_TEXT(name, text) static char name[] __attribute__((section(".data.start"))) = text
+#define HD_START_TEXT(name, text) static char name[] __attribute__((section(".data.start"), aligned(1))) = text
 #define HD_EXPORT __attribute__((visibility("default")))
 
 #define HD_KIB ((size_t)1 << 10)

@@ -46,7 +46,7 @@ static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fi
   if (HD_LIKELY(from > HD_SMALL_CLASSES)) {
     hdi_parcel_look(heap);
     hd_magazine *magazine = hdi_heap_magazine(heap, from);
-    bool empty = heap->slot[from].bits == 0 && magazine->top == magazine->first;
+    bool empty = heap->class[from].slot.bits == 0 && magazine->top == magazine->first;
     if (HD_UNLIKELY(empty && (heap->class[from].spills & 1) != 0)) hdi_heap_deepen(heap, from);
     if (empty && fit == FIT_ANY) *class_index = from = hdi_heap_lender(heap, from);
     magazine = hdi_heap_magazine(heap, from);
@@ -60,7 +60,7 @@ static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fi
   uint64_t bits = hdi_claim(heap, from, false);
   if (HD_LIKELY(bits != 0)) {
     *zeroed = heap->class[from].zeroed;
-    p = hdi_alloc_take(&heap->slot[from], bits);
+    p = hdi_alloc_take(&heap->class[from].slot, bits);
   }
   hdi_gate_leave(heap);
   return p;
@@ -71,7 +71,7 @@ static inline void *take_small(hd_heap *heap, unsigned class_index) {
   void *p = NULL;
   hdi_gate_enter(heap);
   uint64_t bits = hdi_claim(heap, class_index, true);
-  if (HD_LIKELY(bits != 0)) p = hdi_alloc_take(&heap->slot[class_index], bits);
+  if (HD_LIKELY(bits != 0)) p = hdi_alloc_take(&heap->class[class_index].slot, bits);
   hdi_gate_leave(heap);
   return p;
 }
@@ -109,16 +109,6 @@ static SLOW void *alloc_elsewhere(size_t bytes, bool zero) {
 static SLOW void *alloc_first(size_t bytes) {
   if (HD_LIKELY(hdi_hardened_is_on())) return hdi_hardened_alloc(bytes, false);
   return first_heap() != NULL ? hdi_alloc(bytes) : alloc_elsewhere(bytes, false);
-}
-
-void *hdi_alloc_slow(size_t bytes) {
-  hd_heap *heap = hdi_heap_self;
-  if (HD_UNLIKELY(hdi_heap_is_empty(heap))) return alloc_first(bytes);
-  unsigned class_index = hdi_sizeclass_of(bytes);
-  bool zeroed = false;
-  if (HD_UNLIKELY(class_index > HD_SMALL_CLASSES)) return take(heap, &class_index, FIT_ANY, &zeroed);
-  void *p = take_small(heap, class_index);
-  return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, &class_index, FIT_ANY, &zeroed);
 }
 
 /* ---- large ------------------------------------------------------------------------------------------------------- */
@@ -176,6 +166,29 @@ static __attribute__((noinline)) void *alloc_new_run(size_t bytes) {
   return alloc_large(heap, bytes, 1, false);
 }
 
+/* A heap's first two blocks of whole system pages are runs of their own, though there are classes for them: most programs have one or two,
+ * the buffers of their files, and need no other part of the heap's second system page. Returns the class's size, or 0. */
+static __attribute__((noinline)) size_t lone_bytes(hd_heap *heap, size_t bytes) {
+  unsigned class_index = hdi_sizeclass_of(bytes);
+  size_t rounded = hdi_sizeclass_bytes(class_index);
+  if ((rounded & (hdi_os.page_bytes - 1)) != 0 || heap->class[class_index].page_count > 0) return 0;
+  heap->lone++;
+  return rounded;
+}
+
+void *hdi_alloc_slow(size_t bytes) {
+  hd_heap *heap = hdi_heap_self;
+  if (HD_UNLIKELY(hdi_heap_is_empty(heap))) return alloc_first(bytes);
+  unsigned class_index = hdi_sizeclass_of(bytes);
+  bool zeroed = false;
+  if (HD_UNLIKELY(class_index > HD_SMALL_CLASSES)) {
+    size_t lone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? lone_bytes(heap, bytes) : 0;
+    return lone != 0 ? alloc_large(heap, lone, 1, false) : take(heap, &class_index, FIT_ANY, &zeroed);
+  }
+  void *p = take_small(heap, class_index);
+  return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, &class_index, FIT_ANY, &zeroed);
+}
+
 /* Every call from here to hdi_alloc_medium is the last thing done, so the ways through have no stack frame. */
 
 /* A run that this thread freed a moment ago is a block again. */
@@ -195,7 +208,7 @@ static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes, hd_heap
 }
 
 static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *heap) {
-  hd_slot *slot = &heap->slot[hdi_sizeclass_medium(bytes)];
+  hd_slot *slot = &heap->class[hdi_sizeclass_medium(bytes)].slot;
   if (HD_UNLIKELY(hd_load_stable(uint64_t, &slot->bits) == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
   uint64_t bits = slot->bits; /* a collector may have been here since the look above */
   if (HD_UNLIKELY(bits == 0)) {
@@ -266,13 +279,14 @@ void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   if (HD_UNLIKELY(!hd_multiply(count, bytes, &total))) return no_memory();
   if (HD_UNLIKELY(total > HD_SMALL_MAX)) return hdi_alloc_zeroed_slow(total);
   hd_heap *heap = hdi_heap_self;
-  hd_slot *slot = hdi_alloc_small_slot(heap, total);
+  hd_class *class = (hd_class *)hdi_alloc_small_slot(heap, total); /* which begins with it */
+  hd_slot *slot = &class->slot;
   uint64_t bits = slot->bits;
   if (HD_UNLIKELY(bits == 0)) return hdi_alloc_zeroed_slow(total);
   void *p = hdi_alloc_take(slot, bits);
   total = slot->block_bytes;
   if (total <= 64) clear_tiny(p, total); /* less work than to find out whether there is any */
-  else if (!heap->class[slot - heap->slot].zeroed) clear(p, total);
+  else if (!class->zeroed) clear(p, total);
   return p;
 }
 
@@ -294,7 +308,8 @@ void *hdi_alloc_zeroed_slow(size_t bytes) {
   hd_heap *heap = own_heap();
   if (HD_UNLIKELY(heap == NULL)) return alloc_elsewhere(bytes, true);
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
-  return alloc_class(heap, hdi_sizeclass_of(bytes), FIT_ANY, true);
+  size_t lone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? lone_bytes(heap, bytes) : 0;
+  return lone != 0 ? alloc_large(heap, lone, 1, true) : alloc_class(heap, hdi_sizeclass_of(bytes), FIT_ANY, true);
 }
 
 /* ---- aligned ----------------------------------------------------------------------------------------------------- */
@@ -702,8 +717,9 @@ void *hdi_realloc(void *p, size_t bytes) {
   if (hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) {
     return stays(unit->block_bytes, bytes) ? p : realloc_by_copy(NULL, unit, p, bytes);
   }
+  bool one_unit = unit->run_units == 1 && bytes >= unit->block_bytes / 2;
+  if ((bytes > HD_MEDIUM_MAX || one_unit) && resize_large(unit, bytes)) return p;
   if (bytes > HD_MEDIUM_MAX) {
-    if (resize_large(unit, bytes)) return p;
     hd_heap *heap = own_heap();
     void *moved = heap == NULL ? NULL : hdi_large_move(heap, unit, bytes);
     if (moved != NULL) return moved;
@@ -729,7 +745,7 @@ static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
   uint64_t bits = hdi_claim(heap, class_index, true);
   if (bits == 0) return no_memory();
   bool zeroed = heap->class[class_index].zeroed;
-  void *p = hdi_alloc_take(&heap->slot[class_index], bits);
+  void *p = hdi_alloc_take(&heap->class[class_index].slot, bits);
   if (zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
   return p;
 }

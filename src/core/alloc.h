@@ -38,9 +38,7 @@ FAST void *hdi_alloc_take(hd_slot *slot, uint64_t bits) {
   return slot->blocks + index * slot->block_bytes;
 }
 
-FAST hd_slot *hdi_alloc_small_slot(hd_heap *heap, size_t bytes) {
-  return (hd_slot *)((uint8_t *)heap->slot + heap->slot_at[(bytes + 15) >> 4]);
-}
+FAST hd_slot *hdi_alloc_small_slot(hd_heap *heap, size_t bytes) { return (hd_slot *)((uint8_t *)heap + heap->slot_at[(bytes + 15) >> 4]); }
 
 FAST void *hdi_alloc(size_t bytes) {
   if (HD_UNLIKELY(bytes > HD_SMALL_MAX)) return hdi_alloc_medium(bytes);

@@ -108,15 +108,15 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   return bits;
 }
 
-/* Let a slot stand for a group of a CURRENT page, with these bits of it claimed; count: how many they are. */
-FAST bool hdi_claim_bits(hd_unit *page, hd_slot *slot, hd_class *class, uint32_t group, uint64_t bits, uint32_t count) {
+/* Let the slot of a page's class stand for a group of it, with these bits claimed; count: how many they are. */
+FAST bool hdi_claim_bits(hd_unit *page, hd_class *class, uint32_t group, uint64_t bits, uint32_t count) {
   hd_store_owned(&page->credit, page->credit + count);
   page->group = group;
-  hd_store_owned(&slot->bits, bits);
+  hd_store_owned(&class->slot.bits, bits);
   class->zeroed = false;
-  slot->block_bytes = page->block_bytes;
-  slot->blocks = page->base + (size_t)group * 64 * page->block_bytes;
-  slot->map = page->map + (size_t)group * 64;
+  class->slot.block_bytes = page->block_bytes;
+  class->slot.blocks = page->base + (size_t)group * 64 * page->block_bytes;
+  class->slot.map = page->map + (size_t)group * 64;
   return true;
 }
 
@@ -128,7 +128,7 @@ FAST bool hdi_claim_pays(const hd_unit *page, const hd_class *class, int64_t unu
 
 /* The next group of a CURRENT page, or the first one again, where other threads have told nothing: what most claims come to. Returns its
  * bits; 0: none are free, or there is more to see to. */
-FAST uint64_t hdi_claim_quick(hd_unit *page, hd_slot *slot, hd_class *class) {
+FAST uint64_t hdi_claim_quick(hd_unit *page, hd_class *class) {
   uint32_t group = page->group + 1;
   uint32_t count = 0;
   bool some = page->credit > 1 && page->credit <= page->capacity; /* neither all free nor all in use */
@@ -138,7 +138,7 @@ FAST uint64_t hdi_claim_quick(hd_unit *page, hd_slot *slot, hd_class *class) {
     group = 0;
   }
   uint64_t bits = hdi_claim_touched(page, group, &count);
-  if (bits != 0) hdi_claim_bits(page, slot, class, group, bits, count);
+  if (bits != 0) hdi_claim_bits(page, class, group, bits, count);
   return bits;
 }
 
@@ -146,7 +146,7 @@ FAST uint64_t hdi_claim_quick(hd_unit *page, hd_slot *slot, hd_class *class) {
  * one copy: it is long. */
 uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits, uint32_t *count);
 
-static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *class) {
+static inline bool hdi_claim_virgin(hd_unit *page, hd_class *class) {
   if (page->fresh == page->capacity) return false;
   uint32_t group = page->fresh / 64;
   uint32_t at = page->fresh % 64;
@@ -154,14 +154,14 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_slot *slot, hd_class *clas
   uint32_t step = page->zeroed || !class->busy ? class->step : 64;
   uint32_t count = (uint32_t)hd_min(hd_min(step, 64 - at), page->capacity - page->fresh);
   hd_store_owned(&page->fresh, page->fresh + count);
-  hdi_claim_bits(page, slot, class, group, hd_low_mask(count) << at, count);
+  hdi_claim_bits(page, class, group, hd_low_mask(count) << at, count);
   class->zeroed = page->zeroed;
   return true;
 }
 
 /* Other threads free first and tell later, so more of the touched part may be free than the owner knows. Of a class for which they do,
  * count the bytes before memory is touched for it. A count that comes out too small is the last one until somebody tells again. */
-static inline bool hdi_claim_untold(hd_unit *page, hd_slot *slot, hd_class *class) {
+static inline bool hdi_claim_untold(hd_unit *page, hd_class *class) {
   if (HD_LIKELY(!class->told)) return false;
   uint32_t groups = (page->fresh + 63) / 64, found = 0, more = 0;
   uint64_t bits = 0, others = 0;
@@ -172,45 +172,44 @@ static inline bool hdi_claim_untold(hd_unit *page, hd_slot *slot, hd_class *clas
     unused += more;
   }
   class->told = hdi_claim_pays(page, class, unused);
-  if (class->told) hdi_claim_bits(page, slot, class, first, bits, found);
+  if (class->told) hdi_claim_bits(page, class, first, bits, found);
   return class->told;
 }
 
 /* Claim blocks of a CURRENT page into its class's slot. It takes class->step virgin blocks at most. false: nothing worth taking. */
-static inline bool hdi_claim_next(hd_unit *page, hd_slot *slot, hd_class *class) {
+static inline bool hdi_claim_next(hd_unit *page, hd_class *class) {
   uint64_t bits = 0;
   uint32_t count = 0;
   bool all_used = page->credit > page->capacity; /* as far as the owner knows */
-  if (all_used) return hdi_claim_untold(page, slot, class);
+  if (all_used) return hdi_claim_untold(page, class);
   if (class->extend) {
     class->extend = false;
-    if (hdi_claim_virgin(page, slot, class)) return true;
+    if (hdi_claim_virgin(page, class)) return true;
   }
   uint32_t groups = (page->fresh + 63) / 64;
   if (page->credit == 1 && groups > 0) page->group = UINT32_MAX; /* all free: from the start again */
   uint32_t found = hdi_claim_group(page, page->group + 1, groups, &bits, &count);
-  if (found < groups) return hdi_claim_bits(page, slot, class, found, bits, count);
+  if (found < groups) return hdi_claim_bits(page, class, found, bits, count);
   /* At the end of the touched part: once more from its start if enough of it is free, else on into virgin blocks. */
   if (hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page))) {
     found = hdi_claim_group(page, 0, groups, &bits, &count);
-    if (found < groups) return hdi_claim_bits(page, slot, class, found, bits, count);
+    if (found < groups) return hdi_claim_bits(page, class, found, bits, count);
   }
-  return hdi_claim_untold(page, slot, class) || hdi_claim_virgin(page, slot, class);
+  return hdi_claim_untold(page, class) || hdi_claim_virgin(page, class);
 }
 
 /* The bits of a class's slot, claimed if it has none. 0: no memory. quick: whether the next group is looked for here; what else there is to
  * do finds it too, and pages of medium classes have no second one. */
 FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index, bool quick) {
-  hd_slot *slot = &heap->slot[class_index];
   hd_class *class = &heap->class[class_index];
-  uint64_t bits = slot->bits;
+  uint64_t bits = class->slot.bits;
   if (bits != 0) return bits;
   hdi_claim_count(heap, class);
   if (class->page != NULL) {
     bits = hdi_claim_again(class->page, class);
-    if (bits == 0 && quick) bits = hdi_claim_quick(class->page, slot, class);
+    if (bits == 0 && quick) bits = hdi_claim_quick(class->page, class);
   }
-  if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = slot->bits;
+  if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = class->slot.bits;
   return bits;
 }
 

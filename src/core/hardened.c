@@ -77,7 +77,7 @@ static uint8_t *take_gated(hd_heap *heap, unsigned class_index, bool *zeroed) {
   uint64_t bits = hdi_claim(heap, class_index, true);
   if (bits != 0) {
     *zeroed = heap->class[class_index].zeroed;
-    p = pick(heap->hardened, &heap->slot[class_index], bits);
+    p = pick(heap->hardened, &heap->class[class_index].slot, bits);
   }
   hdi_gate_leave(heap);
   return p;
@@ -108,7 +108,7 @@ static void clear(uint8_t *p, size_t bytes) {
 }
 
 static inline void *alloc_class(hd_heap *heap, unsigned class_index, size_t bytes, bool zero) {
-  hd_slot *slot = &heap->slot[class_index];
+  hd_slot *slot = &heap->class[class_index].slot;
   uint64_t bits = slot->bits;
   bool zeroed = false;
   uint8_t *p = NULL;

@@ -22,7 +22,7 @@ enum {
   BULK_RUN = BULK_UNITS / 2        /* in runs of so many and fewer */
 };
 
-hd_heap hdi_heap_empty;
+HD_LATER_DATA hd_heap hdi_heap_empty;
 __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
 __thread hd_heap *hdi_heap_hidden __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
 
@@ -118,7 +118,7 @@ void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) 
 
 void hdi_heap_give_all(hd_heap *heap) {
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
-    hd_store_owned(&heap->slot[i].bits, 0);
+    hd_store_owned(&heap->class[i].slot.bits, 0);
     heap->class[i].page = heap->class[i].first = NULL;
     heap->class[i].page_count = 0;
   }
@@ -211,10 +211,10 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
 }
 
 static void unclaim(hd_heap *heap, hd_unit *page) {
-  hd_slot *slot = &heap->slot[page->class_index];
-  hd_store_owned(&page->credit, page->credit - hd_bit_count(slot->bits));
-  hd_store_owned(&slot->bits, 0);
-  heap->class[page->class_index].page = NULL;
+  hd_class *class = &heap->class[page->class_index];
+  hd_store_owned(&page->credit, page->credit - hd_bit_count(class->slot.bits));
+  hd_store_owned(&class->slot.bits, 0);
+  class->page = NULL;
   make_partial(heap, page);
   hdi_heap_settle(heap, page);
 }
@@ -253,7 +253,7 @@ static bool claim(hd_heap *heap, unsigned class_index) {
   if (remote != 0) class->told = true;
   hd_store_owned(&page->credit, page->credit - remote);
   uint32_t fresh = page->fresh;
-  if (!hdi_claim_next(page, &heap->slot[class_index], class)) return false;
+  if (!hdi_claim_next(page, class)) return false;
   if (page->fresh != fresh && class->busy && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;
   return true;
 }
@@ -265,8 +265,7 @@ static bool can_lend(hd_heap *heap, unsigned class_index) {
   const hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
   if (magazine->top != magazine->first) return true;
   hd_class *class = &heap->class[class_index];
-  hd_slot *slot = &heap->slot[class_index];
-  if (slot->bits != 0) return !class->zeroed;
+  if (class->slot.bits != 0) return !class->zeroed;
   hd_unit *page = class->page;
   if (page == NULL || page->credit > page->capacity) return false;
   uint64_t bits = 0;
@@ -274,7 +273,7 @@ static bool can_lend(hd_heap *heap, unsigned class_index) {
   uint32_t groups = (page->fresh + 63) / 64;
   uint32_t group = hdi_claim_group(page, 0, groups, &bits, &count);
   if (group == groups) return false;
-  return hdi_claim_bits(page, slot, class, group, bits, count);
+  return hdi_claim_bits(page, class, group, bits, count);
 }
 
 unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index) {
@@ -357,7 +356,7 @@ void hdi_heap_drop_runs(hd_heap *heap) {
 /* Whether nothing of a CURRENT page is in use, and most of it has been. One with a few touched blocks stays: as old memory it would be
  * touched all over by the next class. Of a heap with many pages a short one that was old memory itself goes too. */
 static bool is_spare(const hd_heap *heap, const hd_unit *page) {
-  if (page == NULL || hdi_page_used(page) != hd_bit_count(heap->slot[page->class_index].bits)) return false;
+  if (page == NULL || hdi_page_used(page) != hd_bit_count(heap->class[page->class_index].slot.bits)) return false;
   bool was_old = !page->zeroed && page->run_units == 1 && heap->page_units >= MANY_UNITS;
   return was_old || page->fresh * 2 >= page->capacity;
 }

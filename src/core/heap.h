@@ -17,17 +17,15 @@
 #include "core/space.h"
 #include "core/unit.h"
 
-enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_CACHE_UNITS = 16 };
+enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_CACHE_UNITS = 16, HD_LONE_MOST = 2 };
 
 /* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. */
 typedef struct hd_slot {
-  _Alignas(32) uint64_t bits;
+  uint64_t bits;
   size_t block_bytes;
   uint8_t *blocks;        /* block 0 of the group */
   hd_block_state *map;    /* its byte */
 } hd_slot;
-
-_Static_assert(sizeof(hd_slot) == 32, "the fast path scales a size by the slot's size");
 
 typedef struct hd_cached {
   uint8_t *block;
@@ -47,8 +45,9 @@ typedef struct hd_magazine {
   uint32_t room;               /* blocks that there is memory for, which may be more */
 } hd_magazine;
 
-/* One class's pages. */
+/* One class: its slot, which is all that malloc reads, and its pages. A cache line. */
 typedef struct hd_class {
+  _Alignas(64) hd_slot slot;
   hd_unit *page;          /* CURRENT, or NULL */
   hd_unit *first;         /* PARTIAL */
   uint32_t page_count;    /* pages of the class, in any state */
@@ -65,7 +64,7 @@ typedef struct hd_class {
   uint8_t seen;           /* claims when the heap last looked whether it may give up what rests here */
 } hd_class;
 
-_Static_assert(sizeof(hd_class) <= 32, "every thread has one of each class");
+_Static_assert(sizeof(hd_class) == 64, "a claim touches one line of its heap");
 
 /* Frees of other heaps' blocks, counted by page and not yet announced. */
 typedef struct hd_remote_entry {
@@ -92,7 +91,6 @@ enum hd_heap_life { HD_HEAP_USED, HD_HEAP_ORPHAN, HD_HEAP_DEAD /* its thread van
 enum hd_heap_hold { HD_HOLD_NOT, HD_HOLD_GATE, HD_HOLD_LOCK, HD_HOLD_OWN };
 
 struct hd_heap {
-  hd_slot slot[HD_CLASS_COUNT];
   /* Where the slot of each multiple of 16 bytes lies; set once. Here, so that malloc reads no constants. */
   uint16_t slot_at[HD_SMALL_STEPS + 1];
 
@@ -101,6 +99,7 @@ struct hd_heap {
   bool one_user;                  /* explicit, but used like a thread's heap: by its gate, not under the lock */
   bool own_space;                 /* lives in the caller's memory */
   uint8_t looked_at;              /* the class that it looked at last for what rests there */
+  uint8_t lone;                   /* blocks of whole system pages that had runs of their own, at most HD_LONE_MOST; alloc.c */
   uint32_t runs;                  /* explicit: list of all its runs, as table index + 1 */
   size_t held_units, limit_units; /* explicit: units held, and the most allowed (0: no limit) */
   hd_lock lock;                   /* explicit: taken by every call; with one user: for its runs alone */
@@ -168,7 +167,9 @@ FAST hd_heap *hdi_heap_mine(void) {
 
 /* Once in a heap's life, before its first malloc. */
 static inline void hdi_heap_set_slots(hd_heap *heap) {
-  for (unsigned i = 1; i <= HD_SMALL_STEPS; i++) heap->slot_at[i] = (uint16_t)(hdi_sizeclass_of((size_t)i * 16) * sizeof(hd_slot));
+  for (unsigned i = 0; i <= HD_SMALL_STEPS; i++) {
+    heap->slot_at[i] = (uint16_t)(offsetof(hd_heap, class) + hdi_sizeclass_of((size_t)i * 16) * sizeof(hd_class));
+  }
 }
 
 /* Fill the slot of a class with free blocks. The caller is inside the gate (or has the lock). false: no memory. */

@@ -131,7 +131,7 @@ static uint32_t signature_of(hd_unit *unit) {
 static size_t purge_inside(hd_heap *heap, hd_unit *page) {
   uint64_t claimed = 0;
   if (heap->own_space) return 0;
-  if (page->state == HD_PAGE_CURRENT) claimed = __atomic_load_n(&heap->slot[page->class_index].bits, __ATOMIC_ACQUIRE);
+  if (page->state == HD_PAGE_CURRENT) claimed = __atomic_load_n(&heap->class[page->class_index].slot.bits, __ATOMIC_ACQUIRE);
   return hdi_page_purge_free(page, claimed);
 }
 

@@ -110,7 +110,7 @@ uint32_t hdi_remote_take(hd_unit *page) {
 /* The slot first: a bit that is gone has left a byte that says so (hdi_alloc_set_bits). */
 bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page) {
   bool taken_freely = page->class_index <= HD_SMALL_CLASSES && page->state == HD_PAGE_CURRENT;
-  if (taken_freely && __atomic_load_n(&owner->slot[page->class_index].bits, __ATOMIC_ACQUIRE) != 0) return false;
+  if (taken_freely && __atomic_load_n(&owner->class[page->class_index].slot.bits, __ATOMIC_ACQUIRE) != 0) return false;
   for (uint32_t i = 0; i < page->capacity; i++) {
     if (hd_load_acquire(&page->map[i]) != HD_BLOCK_FREE) return false; /* pairs with the owner's last store in free() */
   }

@@ -3,7 +3,7 @@
  * Classes 1..16 are the multiples of 16 up to 256 bytes, and from there on eight classes a doubling up to 56 KiB (waste at most 12.5 %):
  * the fewer classes, the less each of them keeps for itself (decision 26). Of the small ones, up to 1 KiB, malloc finds the slot in
  * a table of its heap; of the others, the medium ones, the class is arithmetic on the size. Larger requests are large: whole units of
- * 64 KiB. Class 0 exists only so that a request of 0 bytes finds an empty slot and takes the slow path.
+ * 64 KiB. There is no class 0; a request of 0 bytes is one of 1.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_SIZECLASS_H
 #define HD_CORE_SIZECLASS_H

@@ -327,7 +327,7 @@ static hd_unit *take_deferred(hd_space *space, size_t units) {
 }
 
 /* Without the lock. */
-static hd_unit *take_during_fork(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
+static SLOW hd_unit *take_during_fork(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
   size_t skipped = 0;
   *zeroed = false;
   hd_unit *first = align_units == 1 ? take_deferred(space, units) : NULL;

@@ -21,7 +21,7 @@ enum { HD_BIN_COUNT = 64, HD_EXACT_BINS = 32, HD_TICK_MS = 64 };
 
 typedef struct hd_bins {
   uint64_t filled;              /* bit b: bin[b] is not empty */
-  hd_unit *bin[HD_BIN_COUNT];   /* 1..HD_EXACT_BINS units exactly, then two bins a doubling */
+  hd_unit **bin;                /* HD_BIN_COUNT: 1..HD_EXACT_BINS units exactly, then two bins a doubling */
 } hd_bins;
 
 typedef struct hd_space {

@@ -20,13 +20,14 @@ typedef struct place {
 } place;
 
 /* Fixed spaces that are alive, without a lock: a heap may be made while a fork is under way. */
-static struct {
+static HD_LATER_DATA struct {
   place place[FIXED_MAX];
   _Atomic size_t count; /* places ever used */
 } fixed;
 
 bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t header_bytes) {
-  uint8_t *table = (uint8_t *)hd_round_up((uintptr_t)memory + header_bytes, 64);
+  hd_unit **bins = (hd_unit **)hd_round_up((uintptr_t)memory + header_bytes, 64);
+  uint8_t *table = (uint8_t *)(bins + 2 * HD_BIN_COUNT);
   uint8_t *end = (uint8_t *)memory + bytes;
   size_t count = (size_t)(end - table) >> HD_UNIT_SHIFT;
   uint8_t *base = NULL;
@@ -36,7 +37,10 @@ bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t he
     if (base <= end && (size_t)(end - base) >> HD_UNIT_SHIFT >= count) break;
   }
   memset(space, 0, sizeof *space);
+  memset((void *)bins, 0, 2 * HD_BIN_COUNT * sizeof *bins);
   memset(table, 0, count * sizeof(hd_unit));
+  space->clean.bin = bins;
+  space->dirty.bin = bins + HD_BIN_COUNT;
   space->base = base;
   space->units = (hd_unit *)table;
   space->unit_count = count;

@@ -11,7 +11,8 @@
 enum {
   SMALLEST_WINDOW_SHIFT = 28,
   OPEN_TRIES = 4,
-  TABLE_SHIFT = sizeof(hd_unit) / 2,
+  /* Where the table starts in its first system page: half an entry off, and behind the store's first bytes (hdi_space_store_range). */
+  TABLE_SHIFT = 20 * sizeof(hd_unit) + sizeof(hd_unit) / 2,
   PASS_UNITS = 16,      /* others' memory is passed by in steps of 1 MiB, */
   PASS_PART = 8         /* or of an eighth of what has been passed by, where there are many addresses */
 };
@@ -35,7 +36,9 @@ enum {
 };
 
 /* What a free() finds before the window exists: an entry that nobody owns. */
-static hd_unit no_unit;
+static HD_LATER_DATA hd_unit no_unit;
+
+static HD_LATER_DATA hd_unit *clean_bins[HD_BIN_COUNT], *dirty_bins[HD_BIN_COUNT];
 
 hd_space hdi_space;
 hd_unit *hdi_window_units = &no_unit;
@@ -220,9 +223,11 @@ static size_t wanted_window(void) {
 }
 
 /* All but the lock: a thread that forks while this one starts may have it. */
-static void forget(void) {
+static __attribute__((noinline)) void forget(void) {
   const size_t from = offsetof(hd_space, base);
   memset((uint8_t *)&hdi_space + from, 0, sizeof hdi_space - from);
+  hdi_space.clean.bin = clean_bins;
+  hdi_space.dirty.bin = dirty_bins;
 }
 
 /* A place where the table found room and the units did not. */
@@ -285,8 +290,11 @@ bool hdi_space_init(void) {
   return false;
 }
 
-void *hdi_space_store_range(size_t *bytes) {
+void *hdi_space_store_range(size_t *bytes, size_t *first_bytes) {
   size_t window = hdi_space.unit_count << HD_UNIT_SHIFT;
   *bytes = HD_NARROW ? NARROW_STORE : hd_max(window / 8, 64 * HD_MIB);
-  return hdi_space.open && !HD_NARROW ? (uint8_t *)hdi_space.units - TABLE_SHIFT - *bytes : NULL;
+  *first_bytes = 0;
+  if (!hdi_space.open || HD_NARROW) return NULL;
+  *first_bytes = TABLE_SHIFT;
+  return (uint8_t *)hdi_space.units - TABLE_SHIFT - *bytes;
 }

@@ -26,8 +26,9 @@ enum {
 /* Find a place for the window. false: no memory at all. */
 bool hdi_space_init(void);
 
-/* Where the metadata store should lie: below the table. NULL: wherever the system likes. */
-void *hdi_space_store_range(size_t *bytes);
+/* Where the metadata store should lie: below the table. NULL: wherever the system likes. *first_bytes: so much right behind its end is
+ * its own as well, in front of the table on a system page that every program touches. */
+void *hdi_space_store_range(size_t *bytes, size_t *first_bytes);
 
 /* Make units [0, wanted) usable. */
 hd_claim hdi_space_grow(hd_space *space, size_t wanted);

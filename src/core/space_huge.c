@@ -37,7 +37,7 @@ enum {
 _Static_assert((int)SHORT_BLOCK <= (int)HD_ONE_UNIT_MAX, "handed_out is for pages of one unit");
 
 /* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
-static struct {
+static HD_LATER_DATA struct {
   _Atomic uint64_t asked[HUGE_BLOCKS / 64], lost[HUGE_BLOCKS / STEP_BLOCKS / 64];
 } huge;
 

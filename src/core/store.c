@@ -34,6 +34,7 @@ static struct {
   uint8_t *committed;  /* end of what may be touched */
   bool open;           /* the range is claimed piece by piece, not reserved */
   uint8_t *end;        /* of the range, an unreachable system page before it */
+  uint8_t *seed, *seed_end; /* what is left of the bytes behind the range, which are used first */
   free_item *bin[BIN_COUNT];
   atomic_size_t used;
   size_t idle, idle_left;          /* bytes in the bins that are purged; the same after the last purge */
@@ -41,15 +42,23 @@ static struct {
   _Atomic(free_item *) deferred;   /* given back while a fork held the lock */
   unsigned aside_count[BIN_COUNT]; /* put aside for those who will not get the lock: so many of each, */
   atomic_uint fork_need[BIN_COUNT]; /* of which so many were wanted during the last fork */
-  /* From here on nothing is touched by small programs. */
-  _Atomic(free_item *) aside[BIN_COUNT][ASIDE_COUNT];
-  uint64_t clean[PAGE_COUNT / 64]; /* those pages */
-  uint8_t free_kib[PAGE_COUNT];    /* hdi_store_purge's own: free items of a page, in KiB */
-  uint8_t room[RESERVE_BYTES + 4096]; /* the first reserve; an alignment of the whole would part these variables from the others */
 } store;
 
-bool hdi_store_init(void *range, size_t bytes) {
+/* What small programs do not touch of it. */
+static HD_LATER_DATA struct {
+  _Atomic(free_item *) aside[BIN_COUNT][ASIDE_COUNT];
+  uint64_t clean[PAGE_COUNT / 64]; /* pages that were purged and not used since */
+  uint8_t free_kib[PAGE_COUNT];    /* hdi_store_purge's own: free items of a page, in KiB */
+  uint8_t room[RESERVE_BYTES + 4096]; /* the first reserve, somewhere in it */
+} later;
+
+bool hdi_store_init(void *range, size_t bytes, size_t first_bytes) {
   store.open = range != NULL;
+  store.seed = store.seed_end = NULL;
+  if (range != NULL && first_bytes != 0) {
+    store.seed = (uint8_t *)range + bytes + HD_STORE_MIN; /* see take_fresh */
+    store.seed_end = (uint8_t *)range + bytes + first_bytes;
+  }
   while (range == NULL && bytes >= 16 * HD_MIB) {
     range = hdi_os_reserve(bytes, HD_UNIT_ALIGN, false);
     if (range == NULL) bytes /= 2;
@@ -73,6 +82,10 @@ static hd_claim claim(uint8_t *start, size_t bytes) {
 /* Fresh memory from the top. The caller holds the lock; the claim below is the one system call made under it, once in
  * thousands of calls. */
 static void *take_fresh(size_t bytes) {
+  if (bytes <= (size_t)(store.seed_end - store.seed)) {
+    store.seed += bytes;
+    return store.seed - bytes;
+  }
   for (;;) {
     uint8_t *start = (uint8_t *)hd_round_up((uintptr_t)store.top, hd_min(bytes, 4096));
     /* Not where the low 12 bits of the address are 0: a write to a block that starts like that would seem to touch the map that says
@@ -109,13 +122,12 @@ static free_item *pop(unsigned bin) {
 }
 
 /* An item from a page that was purged; the rest of the page goes to the item's bin. */
-static void *take_clean(unsigned bin) {
+static __attribute__((noinline)) void *take_clean(unsigned bin) {
   size_t bytes = (size_t)1 << (bin + FIRST_SHIFT);
-  if (store.clean_count == 0 || !is_purged(bin)) return NULL;
   size_t word = 0;
-  while (store.clean[word] == 0) word++;
-  uint8_t *page = store.first + (word * 64 + hd_lowest_bit(store.clean[word])) * PAGE;
-  store.clean[word] &= store.clean[word] - 1;
+  while (later.clean[word] == 0) word++;
+  uint8_t *page = store.first + (word * 64 + hd_lowest_bit(later.clean[word])) * PAGE;
+  later.clean[word] &= later.clean[word] - 1;
   store.clean_count--;
   for (size_t at = PAGE - bytes; at > 0; at -= bytes) push(bin, (free_item *)(void *)(page + at));
   return page;
@@ -152,7 +164,7 @@ static void put_aside(void) {
     count = hd_min(hd_max(4 * need, count), ASIDE_COUNT);
     store.aside_count[bin] = count;
     for (unsigned i = 0; i < count && store.bin[bin] != NULL; i++) {
-      hd_store_release(&store.aside[bin][i], pop(bin));
+      hd_store_release(&later.aside[bin][i], pop(bin));
     }
   }
 }
@@ -160,7 +172,7 @@ static void put_aside(void) {
 static free_item *take_aside(unsigned bin) {
   free_item *item = NULL;
   for (unsigned i = 0; i < ASIDE_COUNT && item == NULL; i++) {
-    if (hd_load_relaxed(&store.aside[bin][i]) != NULL) item = hd_exchange(&store.aside[bin][i], NULL);
+    if (hd_load_relaxed(&later.aside[bin][i]) != NULL) item = hd_exchange(&later.aside[bin][i], NULL);
   }
   return item;
 }
@@ -180,9 +192,9 @@ typedef struct reserve {
 } reserve;
 
 static reserve *add_reserve(void) {
-  reserve *more = hdi_os_reserve(sizeof *more, HD_UNIT_ALIGN, false);
-  if (more == NULL || hdi_os_commit(more, sizeof *more)) return more;
-  hdi_os_unreserve(more, sizeof *more);
+  reserve *added = hdi_os_reserve(sizeof *added, HD_UNIT_ALIGN, false);
+  if (added == NULL || hdi_os_commit(added, sizeof *added)) return added;
+  hdi_os_unreserve(added, sizeof *added);
   return NULL;
 }
 
@@ -191,12 +203,12 @@ static void *take_reserved(size_t rounded) {
   size_t align = hd_min(rounded, 4096);
   for (;;) {
     reserve *now = hd_load_acquire(&current), *was = now;
-    if (now == NULL) now = (reserve *)hd_round_up((uintptr_t)store.room, 4096);
+    if (now == NULL) now = (reserve *)hd_round_up((uintptr_t)later.room, 4096);
     size_t at = hd_round_up(hd_add(&now->used, rounded + align) + offsetof(reserve, items), align);
     if (at + rounded <= sizeof *now) return (uint8_t *)now + at;
-    reserve *more = add_reserve();
-    if (more == NULL) return NULL;
-    if (!hd_swap_if(&current, &was, more)) hdi_os_unreserve(more, sizeof *more); /* somebody else was faster */
+    reserve *next = add_reserve();
+    if (next == NULL) return NULL;
+    if (!hd_swap_if(&current, &was, next)) hdi_os_unreserve(next, sizeof *next); /* somebody else was faster */
   }
 }
 
@@ -205,11 +217,11 @@ static void *take_reserved(size_t rounded) {
 static void *take_locked(unsigned bin) {
   take_in_deferred();
   void *item = pop(bin);
-  if (item == NULL) item = take_clean(bin);
+  if (item == NULL && store.clean_count != 0 && is_purged(bin)) item = take_clean(bin);
   return item != NULL ? item : take_fresh((size_t)1 << (bin + FIRST_SHIFT));
 }
 
-static void *take_during_fork(unsigned bin) {
+static SLOW void *take_during_fork(unsigned bin) {
   hd_add(&store.fork_need[bin], 1u);
   void *item = take_aside(bin);
   return item != NULL ? item : take_reserved((size_t)1 << (bin + FIRST_SHIFT));
@@ -245,11 +257,11 @@ void hdi_store_give(void *memory, size_t bytes) {
 static size_t page_of(const void *item) { return (size_t)((const uint8_t *)item - store.first) / PAGE; }
 
 /* Whether every item of this item's page is free. Items never cross a page: they are aligned to their size. */
-static bool is_whole(const void *item) { return page_of(item) < PAGE_COUNT && store.free_kib[page_of(item)] == PAGE >> PURGE_SHIFT; }
+static bool is_whole(const void *item) { return page_of(item) < PAGE_COUNT && later.free_kib[page_of(item)] == PAGE >> PURGE_SHIFT; }
 
 static void count_items(unsigned bin) {
   for (free_item *item = store.bin[bin]; item != NULL; item = item->next) {
-    if (page_of(item) < PAGE_COUNT) store.free_kib[page_of(item)] += (uint8_t)(1u << (bin - PURGE_FIRST_BIN));
+    if (page_of(item) < PAGE_COUNT) later.free_kib[page_of(item)] += (uint8_t)(1u << (bin - PURGE_FIRST_BIN));
   }
 }
 
@@ -271,7 +283,7 @@ static size_t purge_run(size_t from, size_t to) {
   store.idle -= bytes;
   for (size_t page = from; page < to; page++) {
     if (purged) {
-      store.clean[page / 64] |= (uint64_t)1 << page % 64;
+      later.clean[page / 64] |= (uint64_t)1 << page % 64;
       store.clean_count++;
       continue;
     }
@@ -286,12 +298,12 @@ static size_t purge_run(size_t from, size_t to) {
 static size_t purge_pages(void) {
   size_t purged = 0;
   size_t count = hd_min(((size_t)(store.top - store.first) + PAGE - 1) / PAGE, PAGE_COUNT);
-  memset(store.free_kib, 0, count);
+  memset(later.free_kib, 0, count);
   for (unsigned bin = PURGE_FIRST_BIN; bin <= PURGE_LAST_BIN; bin++) count_items(bin);
   for (unsigned bin = PURGE_FIRST_BIN; bin <= PURGE_LAST_BIN; bin++) drop_whole(bin);
   for (size_t page = 0; page < count; page++) {
     size_t end = page;
-    while (end < count && store.free_kib[end] == PAGE >> PURGE_SHIFT) end++;
+    while (end < count && later.free_kib[end] == PAGE >> PURGE_SHIFT) end++;
     if (end == page) continue;
     purged += purge_run(page, end);
     page = end;

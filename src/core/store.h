@@ -12,11 +12,11 @@
 
 enum { HD_STORE_MIN = 64, HD_STORE_MAX = 16 * 1024 };
 
-/* Start with a range of the common space's choice (hdi_space_store_range), or with one reserved here. false: no memory. */
-bool hdi_store_init(void *range, size_t bytes);
+/* Start with a range of the common space's choice (hdi_space_store_range), behind which so many bytes are the store's too, and may be
+ * touched; or with one reserved here. false: no memory. */
+bool hdi_store_init(void *range, size_t bytes, size_t first_bytes);
 
-/* Zeroed memory of bytes (rounded up to a power of two), aligned to 64 or to its size if that is less than a system page.
- * NULL when the system refuses. */
+/* Zeroed memory of bytes (rounded up to a power of two), aligned to 64. NULL when the system refuses. */
 void *hdi_store_take(size_t bytes);
 
 /* Give back what hdi_store_take(bytes) gave; it must read as zero. */

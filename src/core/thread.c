@@ -65,9 +65,9 @@ static bool start_space(void) {
   static bool made;
   if (!made && !hdi_space_init()) return false;
   made = true;
-  size_t store_bytes = 0;
-  void *store_range = hdi_space_store_range(&store_bytes);
-  return hdi_store_init(store_range, store_bytes);
+  size_t store_bytes = 0, first_bytes = 0;
+  void *store_range = hdi_space_store_range(&store_bytes, &first_bytes);
+  return hdi_store_init(store_range, store_bytes, first_bytes);
 }
 
 /* A system that gives nothing now may give something to the next call. */
@@ -185,12 +185,21 @@ static hd_heap *take_retired(void) {
   return heap;
 }
 
+/* Memory for a heap that is never given back. The first one shares a system page with the library's other variables: a small process
+ * has no other. In hardened mode its address says nothing of others, nor others of it. */
+static hd_heap *take_heap(void) {
+  static HD_HEAP_DATA hd_heap first;
+  static atomic_bool taken;
+  if (!hdi_hardened_is_on() && !hd_load_relaxed(&taken) && !hd_exchange(&taken, true)) return &first;
+  return hdi_store_take(sizeof(hd_heap));
+}
+
 hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
   hd_heap *heap = take_retired();
   if (heap != NULL) {
     hd_store_owned(&heap->explicit_heap, explicit_heap);
   } else {
-    heap = hdi_store_take(sizeof *heap);
+    heap = take_heap();
     if (heap == NULL) return NULL;
     heap->explicit_heap = explicit_heap; /* before a collector can see it */
     hdi_heap_set_slots(heap);
@@ -206,8 +215,7 @@ hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
 
 void hdi_thread_retire_heap(hd_heap *heap) {
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_DEAD);
-  memset((void *)heap->slot, 0, sizeof heap->slot);
-  memset(heap->class, 0, sizeof heap->class);
+  memset((void *)heap->class, 0, sizeof heap->class);
   memset(heap->remote, 0, sizeof heap->remote);
   hd_store_owned(&heap->explicit_heap, false);
   hd_store_owned(&heap->one_user, false);
@@ -311,7 +319,7 @@ void hdi_thread_homeless_free(void) {
 
 /* Touched bytes of a page that are free, as far as its owner knows. */
 static size_t spare_bytes(const hd_heap *heap, const hd_unit *page) {
-  size_t claimed = page->state == HD_PAGE_CURRENT ? hd_bit_count(heap->slot[page->class_index].bits) : 0;
+  size_t claimed = page->state == HD_PAGE_CURRENT ? hd_bit_count(heap->class[page->class_index].slot.bits) : 0;
   return (page->fresh - hdi_page_used(page) + claimed) * page->block_bytes;
 }
 

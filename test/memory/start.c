@@ -1,7 +1,7 @@
 /* What a small program has in memory of the library: nothing of its constants, and of its code only what lies in the first segment (see
  * src/heddle.ld); and a larger one, whose memory goes back and whose blocks grow, no more than the second one, too. One page fault in the
  * last brings in 64 KiB. Runs without any HEDDLE variable, whose reading needs the options'
- * names. And of its variables one page that is written: what small programs write lies together.
+ * names. And of its variables one page that is written, with the first heap in it; and one of the window, beside those with its blocks.
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -43,18 +43,37 @@ static int find_segments(struct dl_phdr_info *object, size_t bytes, void *unused
   return 1;
 }
 
-/* Pages of the variables that are written: present, and this process's own. What was only read is the kernel's one page of zeros. */
-static size_t written_variables(void) {
+/* Pages that are written: present, and this process's own. What was only read is the kernel's one page of zeros. */
+static size_t written_pages(uintptr_t start, uintptr_t end) {
   const uint64_t written = (uint64_t)1 << 63 | (uint64_t)1 << 56;
   size_t count = 0;
   int map = open("/proc/self/pagemap", O_RDONLY);
   TS_CHECK(map >= 0, "no /proc/self/pagemap");
-  for (uintptr_t page = variables / ts_os_page(); page * ts_os_page() < variables_end; page++) {
+  for (uintptr_t page = start / ts_os_page(); page * ts_os_page() < end; page++) {
     uint64_t entry = 0;
     TS_CHECK(pread(map, &entry, sizeof entry, (off_t)(page * sizeof entry)) == sizeof entry, "no entry for a page");
     count += (entry & written) == written;
   }
   close(map);
+  return count;
+}
+
+/* The same of the window with its table, and of the store: where the library maps memory of its own (space_grow.c). */
+static size_t written_in_window(void) {
+  const uintptr_t lowest = (uintptr_t)1 << 46, highest = lowest + ((uintptr_t)1 << 44);
+  static char text[64 * 1024];
+  size_t count = 0, length = 0;
+  int maps = open("/proc/self/maps", O_RDONLY);
+  for (ssize_t got = 1; got > 0 && length < sizeof text - 1; length += (size_t)got) {
+    got = read(maps, text + length, sizeof text - 1 - length);
+    TS_CHECK(got >= 0, "no /proc/self/maps");
+  }
+  close(maps);
+  for (char *line = text; line != NULL && *line != 0; line = strchr(line, '\n'), line += line != NULL) {
+    char *end = NULL;
+    uintptr_t start = strtoul(line, &end, 16);
+    if (start >= lowest && start < highest) count += written_pages(start, strtoul(end + 1, NULL, 16));
+  }
   return count;
 }
 
@@ -125,12 +144,28 @@ static void run_much(void) {
 }
 #endif
 
+/* Blocks of two sizes and the buffers of two files. */
+static void run_very_little(void) {
+  static const size_t bytes[] = {60, 100, 4096, 4096};
+  enum { COUNT = sizeof bytes / sizeof *bytes };
+  char *block[COUNT];
+  for (int i = 0; i < COUNT; i++) block[i] = memset(malloc(bytes[i]), 1, 16);
+  size_t written = written_in_window();
+#ifdef HEDDLE_TEST_RARE_CODE
+  size_t variables_written = written_pages(variables, variables_end);
+  TS_CHECK(variables_written == 1, "%zu pages of the library's variables are written", variables_written);
+#endif
+  TS_CHECK(ts_os_page() != 4096 || written == COUNT + 1, "%zu pages for blocks in %d", written, COUNT);
+  for (int i = 0; i < COUNT; i++) free(block[i]);
+}
+
 int main(void) {
-  for (size_t bytes = 1; bytes < 200000; bytes += bytes / 2 + 1) free(malloc(bytes));
   dl_iterate_phdr(find_segments, NULL);
   TS_CHECK(variables_end > variables, "no variables of libheddle.so found: is it preloaded?");
-  size_t written = written_variables();
-  TS_CHECK(written == 1, "%zu pages of the library's variables are written", written);
+  run_very_little();
+  for (size_t bytes = 1; bytes < 200000; bytes += bytes / 2 + 1) free(malloc(bytes));
+  size_t written = written_pages(variables, variables_end);
+  TS_CHECK(written <= 3, "%zu pages of the library's variables are written, with the first heap", written);
   run_a_little();
   TS_CHECK(constants[0].bytes + constants[1].bytes > 4 * ts_os_page(), "no constants of libheddle.so found");
   size_t read = constants_resident();

@@ -17,6 +17,7 @@ const sched_model *const sched_models[] = {
 
 void model_fill(unsigned identity, size_t bytes, unsigned count, void **block) {
   sched_as(identity);
+  hdi_thread_heap()->lone = HD_LONE_MOST; /* pages of all classes, from the first block on */
   for (unsigned i = 0; i < count; i++) block[i] = take(bytes);
   if (hdi_space_find(block[0])->head->state != HD_PAGE_FULL) sched_fail("the model's first page is not full");
   sched_as(SCHED_CHECKER);
@@ -25,6 +26,7 @@ void model_fill(unsigned identity, size_t bytes, unsigned count, void **block) {
 void model_make_heap(unsigned identity) {
   sched_as(identity);
   if (hdi_thread_heap() == NULL) sched_fail("no heap for thread %u", identity);
+  hdi_heap_self->lone = HD_LONE_MOST;
   sched_as(SCHED_CHECKER);
 }
 

@@ -128,7 +128,7 @@ static void audit_page(hd_unit *page) {
     unsigned state = atomic_load(&page->map[i]);
     known += state == HD_BLOCK_LIVE || state == HD_BLOCK_CACHED || state == HD_BLOCK_SENT;
   }
-  if (page->state == HD_PAGE_CURRENT) claimed = hd_bit_count(heap->slot[page->class_index].bits);
+  if (page->state == HD_PAGE_CURRENT) claimed = hd_bit_count(heap->class[page->class_index].slot.bits);
   uint32_t counted = untold(page);
   /* In the child of a fork each vanished thread may have had one block in its hands, and one page. */
   uint32_t off = loss_expected ? VANISHED : 0;

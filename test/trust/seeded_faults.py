@@ -22,7 +22,7 @@ SIZES = [
     Fault("a medium edge size gets the next class", "core/sizeclass.h", "unit.sizeclass",
           "doubling * 8 + ((bytes - 1) >> (doubling + 4));", "doubling * 8 + (bytes >> (doubling + 4));"),
     Fault("a size's slot is the one of the size below", "core/heap.h", "unit.alloc",
-          "hdi_sizeclass_of((size_t)i * 16) * sizeof(hd_slot)", "hdi_sizeclass_of((size_t)(i - 1) * 16) * sizeof(hd_slot)"),
+          "hdi_sizeclass_of((size_t)i * 16) * sizeof(hd_class)", "hdi_sizeclass_of((size_t)(i - 1) * 16) * sizeof(hd_class)"),
     Fault("the inverse is right in 32 bits only", "base/bits.h", "unit.page",
           "round < 4; round++", "round < 3; round++"),
     Fault("a number with a suffix may overflow", "base/text.c", "unit.text",
@@ -398,8 +398,8 @@ RUNS = [
     Fault("an item is listed twice after a purge of the store", "core/store.c", "unit.store",
           "at > 0; at -= bytes) push", "at + bytes > 0 && at < PAGE; at -= bytes) push"),
     Fault("metadata is purged while in use", "core/store.c", "unit.store",
-          "while (end < count && store.free_kib[end] == PAGE >> PURGE_SHIFT) end++;",
-          "while (end < count && store.free_kib[end] >= 3) end++;"),
+          "while (end < count && later.free_kib[end] == PAGE >> PURGE_SHIFT) end++;",
+          "while (end < count && later.free_kib[end] >= 3) end++;"),
 ]
 
 RETURN = [

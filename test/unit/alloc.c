@@ -189,7 +189,7 @@ static void no_group_yet(void **state) {
     assert_true(count < COUNT - 1);
     assert_non_null(blocks[count++] = hd_malloc(BYTES));
     page = mine->class[class_index].page;
-  } while (mine->slot[class_index].bits != 0 || page == NULL || page->credit <= page->capacity);
+  } while (mine->class[class_index].slot.bits != 0 || page == NULL || page->credit <= page->capacity);
   page->group = UINT32_MAX;
   assert_non_null(blocks[count++] = hd_malloc(BYTES));
   for (int i = 0; i < count; i++) {

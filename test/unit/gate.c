@@ -13,6 +13,7 @@
 #include "core/gate.h"
 #include "heddle.h"
 #include "os/os.h"
+#include "pages.h"
 
 static hd_heap heap;
 static atomic_bool ends;
@@ -132,7 +133,7 @@ static void test_short_ways_when_stopped(void **state) {
   void *blocks[40] = {hd_malloc(WIDE)}; /* before there is old memory that would make a shorter page of this class */
   hd_free(hd_malloc(LARGE));            /* a run in the cache */
   size_t count = 1;
-  hd_slot *slot = &mine->slot[hdi_sizeclass_of(MEDIUM)];
+  hd_slot *slot = &mine->class[hdi_sizeclass_of(MEDIUM)].slot;
   do assert_non_null(blocks[count++] = hd_malloc(MEDIUM));
   while (slot->bits == 0 && count < 35);
   assert_true(slot->bits != 0 && mine->cached[2] != NULL);
@@ -156,7 +157,7 @@ static void test_short_ways_when_stopped(void **state) {
 }
 
 int main(void) {
-  hd_free(hd_malloc(1)); /* starts the library */
+  only_pages();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_enter_and_leave),        cmocka_unit_test(test_try_is_refused),
       cmocka_unit_test(test_waits_until_it_is_open), cmocka_unit_test(test_settles_only_without_an_owner),

@@ -144,7 +144,7 @@ static void test_reset(void **state) {
     assert_int_equal(heap->runs, 0);
     for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
       assert_int_equal(heap->class[i].page_count, 0);
-      assert_int_equal(heap->slot[i].bits, 0);
+      assert_int_equal(heap->class[i].slot.bits, 0);
     }
   }
   uint8_t *p = hd_heap_zalloc(heap, 5000); /* from memory that has been full of marks */
@@ -291,11 +291,11 @@ static void test_unclaim_empties(void **state) {
   hd_unit *page = hdi_space_find(one);
   unsigned class_index = page->class_index;
   hd_free(one);
-  assert_int_not_equal(heap->slot[class_index].bits, 0);
+  assert_int_not_equal(heap->class[class_index].slot.bits, 0);
   assert_true(hdi_heap_unclaim(heap, page));
   assert_int_equal(page->state, HD_PAGE_PARTIAL);
   assert_int_equal(hdi_page_used(page), 2);
-  assert_int_equal(heap->slot[class_index].bits, 0);
+  assert_int_equal(heap->class[class_index].slot.bits, 0);
   hd_free(two);
   hd_free(three);
   assert_int_equal(heap->held_units, 0);

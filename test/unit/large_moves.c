@@ -19,6 +19,7 @@
 #include "core/space.h"
 #include "heddle.h"
 #include "os/os.h"
+#include "pages.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -182,6 +183,7 @@ static void test_no_hole_under_a_limit(void **state) {
 
 int main(void) {
   hd_option_set("purge", "off"); /* or runs become clean behind the test's back */
+  only_pages();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_shrinks_without_memory),
       cmocka_unit_test(test_copied_into_dirty_memory),

@@ -14,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/claim.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum { WANTED = 5000, LENT = 7000 }; /* the classes of 5 and of 7 KiB, four apart */
 
@@ -61,7 +62,7 @@ static void lends_what_was_handed_out(void) {
 
 static void keeps_virgin_blocks(void) {
   void *p = hd_malloc(1200); /* two more are claimed with it */
-  TS_CHECK(hdi_heap_self->slot[hdi_sizeclass_of(1200)].bits != 0, "no claimed blocks");
+  TS_CHECK(hdi_heap_self->class[hdi_sizeclass_of(1200)].slot.bits != 0, "no claimed blocks");
   void *q = hd_malloc(1100);
   TS_CHECK(hd_usable_size(q) == hd_good_size(1100), "a block that nobody had was lent");
   hd_free(p), hd_free(q);
@@ -240,10 +241,9 @@ static void test_steps_on_old_memory(void **state) {
     for (int busy = 0; busy < 2; busy++) {
       hd_unit page = {.capacity = 117, .block_bytes = 560, .zeroed = zeroed, .credit = 1};
       hd_class class = {.step = 7, .busy = busy};
-      hd_slot slot = {0};
-      assert_true(hdi_claim_virgin(&page, &slot, &class));
+      assert_true(hdi_claim_virgin(&page, &class));
       assert_int_equal(page.fresh, busy && !zeroed ? 64 : 7);
-      assert_int_equal(hd_bit_count(slot.bits), page.fresh);
+      assert_int_equal(hd_bit_count(class.slot.bits), page.fresh);
       assert_int_equal(class.zeroed, zeroed);
     }
   }
@@ -252,7 +252,7 @@ static void test_steps_on_old_memory(void **state) {
 #define ALONE(body) {#body, test_alone, NULL, NULL, (void *)(body)}
 
 int main(void) {
-  hd_free(hd_malloc(1)); /* starts the library */
+  only_pages();
   const struct CMUnitTest tests[] = {
       ALONE(lends_from_its_magazine),
       ALONE(lends_what_was_handed_out),

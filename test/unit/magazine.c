@@ -17,6 +17,7 @@
 #include "core/purge.h"
 #include "core/store.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum { MIB = 1024 * 1024, BYTES = 8192, PER_PAGE = HD_UNIT_BYTES / BYTES, MANY = 64 };
 
@@ -217,7 +218,7 @@ static void test_heaps_keep_none(void **state) {
 }
 
 int main(void) {
-  hd_free(hd_malloc(1)); /* starts the library */
+  only_pages();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(test_last_comes_first, begin),    cmocka_unit_test_setup(test_no_more_than_fit, begin),
       cmocka_unit_test_setup(test_partial_pages_drain, begin), cmocka_unit_test_setup(test_whole_family, begin),

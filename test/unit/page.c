@@ -1,6 +1,6 @@
 /* Pages: what init and clear leave behind, which blocks a claim takes, and which system pages a purge gives back.
  *
- * Each test cuts a page of its own out of an explicit heap and plays the owner with a slot and a class of its own.
+ * Each test cuts a page of its own out of an explicit heap and plays the owner with a class of its own.
  * SPDX-License-Identifier: MIT */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +18,6 @@
 #include "os/os.h"
 
 static hd_heap *heap;
-static hd_slot slot;
 static hd_class class;
 
 static size_t page_bytes(const hd_unit *page) { return (size_t)page->run_units << HD_UNIT_SHIFT; }
@@ -33,7 +32,6 @@ static hd_unit *new_page(unsigned class_index) {
   page->state = HD_PAGE_CURRENT;
   page->credit = 1;
   page->group = UINT32_MAX;
-  slot = (hd_slot){0};
   class = (hd_class){.page = page, .step = 16};
   return page;
 }
@@ -48,7 +46,7 @@ static void drop_page(hd_unit *page) {
 /* Take what the slot holds; returns how many. */
 static unsigned take_all(void) {
   unsigned count = 0;
-  for (; slot.bits != 0; count++) hdi_alloc_take(&slot, slot.bits);
+  for (; class.slot.bits != 0; count++) hdi_alloc_take(&class.slot, class.slot.bits);
   return count;
 }
 
@@ -56,7 +54,7 @@ static unsigned take_all(void) {
 static hd_unit *taken_page(void) {
   hd_unit *page = new_page(hdi_sizeclass_of(1024));
   class.step = 64;
-  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_true(hdi_claim_next(page, &class));
   assert_int_equal(page->capacity, 64);
   assert_int_equal(take_all(), 64);
   return page;
@@ -118,13 +116,13 @@ static void test_claims_cover_each_block_once(void **state) {
     hd_unit *page = new_page(hdi_sizeclass_of(sizes[s]));
     memset(taken, 0, sizeof taken);
     uint32_t count = 0;
-    while (hdi_claim_next(page, &slot, &class)) {
-      assert_int_not_equal(slot.bits, 0);
-      uint32_t claimed = (uint32_t)hd_bit_count(slot.bits);
+    while (hdi_claim_next(page, &class)) {
+      assert_int_not_equal(class.slot.bits, 0);
+      uint32_t claimed = (uint32_t)hd_bit_count(class.slot.bits);
       assert_true(claimed <= class.step);
       assert_int_equal(page->credit, 1 + count + claimed);
-      while (slot.bits != 0) {
-        uint64_t offset = (uint64_t)((uint8_t *)hdi_alloc_take(&slot, slot.bits) - page->base);
+      while (class.slot.bits != 0) {
+        uint64_t offset = (uint64_t)((uint8_t *)hdi_alloc_take(&class.slot, class.slot.bits) - page->base);
         assert_int_equal(offset % page->block_bytes, 0);
         assert_true(offset / page->block_bytes < page->capacity);
         assert_int_equal(taken[offset / page->block_bytes]++, 0);
@@ -142,25 +140,25 @@ static void test_virgin_blocks_last(void **state) {
   (void)state;
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   page->zeroed = true;
-  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_true(hdi_claim_next(page, &class));
   assert_true(class.zeroed);
   assert_int_equal(take_all(), 16);
   free_block(page, 3);
   free_block(page, 9);
-  assert_true(hdi_claim_next(page, &slot, &class)); /* an eighth of what was handed out: worth a second look */
-  assert_int_equal(slot.bits, 1u << 3 | 1u << 9);
+  assert_true(hdi_claim_next(page, &class)); /* an eighth of what was handed out: worth a second look */
+  assert_int_equal(class.slot.bits, 1u << 3 | 1u << 9);
   assert_int_equal(page->fresh, 16);
   assert_false(class.zeroed);
   assert_int_equal(take_all(), 2);
   free_block(page, 3);
-  assert_true(hdi_claim_next(page, &slot, &class)); /* one in sixteen is not */
+  assert_true(hdi_claim_next(page, &class)); /* one in sixteen is not */
   assert_int_equal(page->fresh, 32);
   assert_true(class.zeroed);
-  assert_int_equal(slot.bits, 0xffffu << 16);
+  assert_int_equal(class.slot.bits, 0xffffu << 16);
   assert_int_equal(take_all(), 16);
   for (uint32_t i = 4; i < 16; i++) free_block(page, i);
   class.extend = true;
-  assert_true(hdi_claim_next(page, &slot, &class)); /* on demand they come first */
+  assert_true(hdi_claim_next(page, &class)); /* on demand they come first */
   assert_int_equal(page->fresh, 48);
   assert_false(class.extend);
   drop_page(page);
@@ -170,7 +168,7 @@ static void test_claim_again_wants_a_quarter(void **state) {
   (void)state;
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   class.step = 64;
-  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_true(hdi_claim_next(page, &class));
   assert_int_equal(take_all(), 64);
   assert_int_equal(hdi_claim_again(page, &class), 0);
   for (uint32_t i = 0; i < 15; i++) free_block(page, 2 * i);
@@ -194,46 +192,46 @@ static void test_quick_claim(void **state) {
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   class.step = 64;
   for (int i = 0; i < 3; i++) {
-    assert_true(hdi_claim_next(page, &slot, &class));
-    assert_int_equal(hdi_claim_quick(page, &slot, &class), 0); /* virgin blocks come after */
+    assert_true(hdi_claim_next(page, &class));
+    assert_int_equal(hdi_claim_quick(page, &class), 0); /* virgin blocks come after */
     assert_int_equal(take_all(), 64);
   }
   assert_int_equal(page->fresh, 192);
   page->group = 0;
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  assert_int_equal(hdi_claim_quick(page, &class), 0);
   free_block(page, 65);
   for (uint32_t i = 100; i < 128; i++) free_block(page, i);
   uint32_t credit = page->credit;
   class.extend = true;
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  assert_int_equal(hdi_claim_quick(page, &class), 0);
   class.extend = false;
   hd_store_relaxed(&page->remote_count, 1u);
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  assert_int_equal(hdi_claim_quick(page, &class), 0);
   hd_store_relaxed(&page->remote_count, 0u);
   class.zeroed = true;
-  uint64_t bits = hdi_claim_quick(page, &slot, &class);
-  assert_true(bits == (UINT64_C(0xfffffff) << 36 | 2) && slot.bits == bits);
+  uint64_t bits = hdi_claim_quick(page, &class);
+  assert_true(bits == (UINT64_C(0xfffffff) << 36 | 2) && class.slot.bits == bits);
   assert_int_equal(page->group, 1);
   assert_int_equal(page->credit, credit + 29);
-  assert_ptr_equal(slot.blocks, page->base + 64 * 64);
-  assert_ptr_equal(slot.map, page->map + 64);
+  assert_ptr_equal(class.slot.blocks, page->base + 64 * 64);
+  assert_ptr_equal(class.slot.map, page->map + 64);
   assert_false(class.zeroed);
   assert_int_equal(take_all(), 29);
   page->group = 2; /* the last one: round again where an eighth is free */
   for (uint32_t i = 1; i < 24; i++) free_block(page, i);
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  assert_int_equal(hdi_claim_quick(page, &class), 0);
   free_block(page, 130);
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0xfffffe);
+  assert_int_equal(hdi_claim_quick(page, &class), 0xfffffe);
   assert_int_equal(page->group, 0);
   assert_int_equal(take_all(), 23);
   page->fresh = 160; /* as if half of the last group had never been handed out */
   page->group = 1;
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 4);
+  assert_int_equal(hdi_claim_quick(page, &class), 4);
   assert_int_equal(take_all(), 1);
   page->fresh = 192;
   for (uint32_t i = 0; i < 192; i++) free_block(page, i);
   page->group = 1;
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0); /* all is free: from the start again */
+  assert_int_equal(hdi_claim_quick(page, &class), 0); /* all is free: from the start again */
   drop_page(page);
 }
 
@@ -241,12 +239,12 @@ static void test_quick_claim(void **state) {
 static void test_quick_claim_of_a_full_page(void **state) {
   (void)state;
   hd_unit *page = taken_page();
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  assert_int_equal(hdi_claim_quick(page, &class), 0);
   page->group = UINT32_MAX; /* as when it has just become CURRENT: all in use, as far as the owner knows */
   hd_store_release(&page->map[3], HD_BLOCK_FREE);
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0);
+  assert_int_equal(hdi_claim_quick(page, &class), 0);
   free_block(page, 5);
-  assert_int_equal(hdi_claim_quick(page, &slot, &class), 0x28);
+  assert_int_equal(hdi_claim_quick(page, &class), 0x28);
   drop_page(page);
 }
 
@@ -254,7 +252,7 @@ static void test_quick_claim_of_a_full_page(void **state) {
 static void test_claim_again_leaves_virgin_blocks(void **state) {
   (void)state;
   hd_unit *page = new_page(hdi_sizeclass_of(64));
-  assert_true(hdi_claim_next(page, &slot, &class));
+  assert_true(hdi_claim_next(page, &class));
   assert_int_equal(take_all(), 16);
   for (uint32_t i = 0; i < 16; i++) free_block(page, i);
   assert_int_equal(hdi_claim_again(page, &class), 0xffff);
@@ -269,8 +267,8 @@ static void test_claims_all_of_old_memory(void **state) {
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   page->zeroed = false;
   class.busy = true;
-  assert_true(hdi_claim_next(page, &slot, &class));
-  assert_true(slot.bits == UINT64_MAX);
+  assert_true(hdi_claim_next(page, &class));
+  assert_true(class.slot.bits == UINT64_MAX);
   assert_false(class.zeroed);
   assert_int_equal(page->fresh, 64);
   assert_int_equal(take_all(), 64);
@@ -283,12 +281,12 @@ static void test_claims_nothing_of_a_full_page(void **state) {
   hd_unit *page = taken_page();
   assert_int_equal(hdi_claim_again(page, &class), 0);
   assert_int_equal(class.pause, 0);
-  assert_false(hdi_claim_next(page, &slot, &class));
+  assert_false(hdi_claim_next(page, &class));
   free_block(page, 5);
-  assert_true(hdi_claim_next(page, &slot, &class) == false); /* one in 64 is too few */
+  assert_true(hdi_claim_next(page, &class) == false); /* one in 64 is too few */
   for (uint32_t i = 8; i < 16; i++) free_block(page, i);
-  assert_true(hdi_claim_next(page, &slot, &class));
-  assert_true(slot.bits == 0xff20u);
+  assert_true(hdi_claim_next(page, &class));
+  assert_true(class.slot.bits == 0xff20u);
   drop_page(page);
 }
 
@@ -303,25 +301,25 @@ static void test_counts_what_is_untold(void **state) {
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   class.step = 64;
   for (int group = 0; group < 3; group++) {
-    assert_true(hdi_claim_next(page, &slot, &class));
+    assert_true(hdi_claim_next(page, &class));
     assert_int_equal(take_all(), 64);
   }
   class.step = 16;
   free_untold(page, 60, 70);
   free_untold(page, 178, 190);
-  assert_true(hdi_claim_next(page, &slot, &class)); /* nobody has told */
+  assert_true(hdi_claim_next(page, &class)); /* nobody has told */
   assert_int_equal(page->fresh, 208);
   assert_int_equal(take_all(), 16);
   class.told = true;
-  assert_true(hdi_claim_next(page, &slot, &class)); /* 22 of 208 are too few */
+  assert_true(hdi_claim_next(page, &class)); /* 22 of 208 are too few */
   assert_int_equal(page->fresh, 224);
   assert_int_equal(take_all(), 16);
   assert_false(class.told);
   free_untold(page, 140, 146);
   class.told = true;
-  assert_true(hdi_claim_next(page, &slot, &class)); /* 28 of 224 are an eighth */
+  assert_true(hdi_claim_next(page, &class)); /* 28 of 224 are an eighth */
   assert_int_equal(page->fresh, 224);
-  assert_true(class.told && slot.bits == UINT64_C(0xf) << 60);
+  assert_true(class.told && class.slot.bits == UINT64_C(0xf) << 60);
   assert_int_equal(page->credit, 1 + 224 + 4);
   drop_page(page);
 }
@@ -331,16 +329,16 @@ static void test_counts_a_page_that_seems_full(void **state) {
   (void)state;
   hd_unit *page = taken_page();
   class.told = true;
-  assert_false(hdi_claim_next(page, &slot, &class)); /* nothing is free at all */
+  assert_false(hdi_claim_next(page, &class)); /* nothing is free at all */
   assert_false(class.told);
   free_untold(page, 7, 10);
   class.told = true;
-  assert_false(hdi_claim_next(page, &slot, &class));
+  assert_false(hdi_claim_next(page, &class));
   free_untold(page, 10, 11);
-  assert_false(hdi_claim_next(page, &slot, &class)); /* nobody has told since */
+  assert_false(hdi_claim_next(page, &class)); /* nobody has told since */
   class.told = true;
-  assert_true(hdi_claim_next(page, &slot, &class));
-  assert_true(slot.bits == 0x780u);
+  assert_true(hdi_claim_next(page, &class));
+  assert_true(class.slot.bits == 0x780u);
   assert_int_equal(page->credit, 1 + 64 + 4);
   drop_page(page);
 }
@@ -351,8 +349,8 @@ static void test_wants_more_than_there_is(void **state) {
   hd_unit *page = taken_page();
   for (uint32_t i = 20; i < 40; i++) free_block(page, i);
   class.extend = true;
-  assert_true(hdi_claim_next(page, &slot, &class));
-  assert_true(slot.bits == 0xfffff00000u);
+  assert_true(hdi_claim_next(page, &class));
+  assert_true(class.slot.bits == 0xfffff00000u);
   assert_false(class.extend);
   drop_page(page);
 }
@@ -362,9 +360,9 @@ static void test_counted_but_live(void **state) {
   (void)state;
   hd_unit *page = taken_page();
   page->credit -= 20;
-  assert_false(hdi_claim_next(page, &slot, &class));
+  assert_false(hdi_claim_next(page, &class));
   page->credit = 1;
-  assert_false(hdi_claim_next(page, &slot, &class));
+  assert_false(hdi_claim_next(page, &class));
   drop_page(page);
 }
 

@@ -21,6 +21,7 @@
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"
+#include "pages.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -77,6 +78,7 @@ static void *rested[2];
 
 static void *rest(void *unused) {
   (void)unused;
+  only_pages();
   for (int i = 0; i < 2; i++) rested[i] = hd_malloc(HD_MEDIUM_MAX);
   hd_free(rested[0]); /* into its magazine */
   pthread_barrier_wait(&both);
@@ -223,6 +225,7 @@ static void test_pause(void **state) {
 }
 
 int main(void) {
+  only_pages();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_pause),
       cmocka_unit_test(test_small_heap_has_no_helper),

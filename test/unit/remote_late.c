@@ -14,6 +14,7 @@
 #include "core/page.h"
 #include "core/thread.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum { BYTES = 4000, PER_PAGE = 16, PAGES = 3 };
 
@@ -107,6 +108,7 @@ static void test_remote_free_writes(void **state) {
 }
 
 int main(void) {
+  only_pages();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_remote_free_not_told),
       cmocka_unit_test(test_remote_free_writes),

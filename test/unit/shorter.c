@@ -13,6 +13,7 @@
 #include "core/gate.h"
 #include "core/page.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum {
   WIDE = 20 * 1024,   /* a page of four units, or three blocks in one */
@@ -165,7 +166,7 @@ static void test_explicit_heaps_take_whole_pages(void **state) {
 }
 
 int main(void) {
-  hd_free(hd_malloc(1));
+  only_pages();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_first_pages_take_little), cmocka_unit_test(test_a_shorter_run_is_a_shorter_page),
       cmocka_unit_test(test_little_is_left_over),     cmocka_unit_test(test_one_unit_is_never_less),
