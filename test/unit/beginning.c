@@ -30,11 +30,12 @@ static void test_alone(void **state) {
   if (!ts_exited(&outcome, 0)) fail_msg("%s", outcome.error);
 }
 
+static bool is_near(const void *a, const void *b) { return (uintptr_t)a - (uintptr_t)b + HD_MIB < 2 * HD_MIB; }
+
 static void first_heap_is_a_variable(void) {
   hd_heap *first = hdi_thread_heap(), *second = hdi_thread_new_heap(&hdi_space, false);
-  uintptr_t distance = (uintptr_t)first - (uintptr_t)&hdi_space;
-  TS_CHECK(distance + HD_MIB < 2 * HD_MIB, "%p, far from %p", (void *)first, (void *)&hdi_space);
-  TS_CHECK(second != first && (uintptr_t)second - (uintptr_t)&hdi_space + HD_MIB >= 2 * HD_MIB, "the second one as well: %p", (void *)second);
+  TS_CHECK(is_near(first, &hdi_space), "%p, far from %p", (void *)first, (void *)&hdi_space);
+  TS_CHECK(second != first && !is_near(second, &hdi_space), "the second one as well: %p", (void *)second);
 }
 
 /* Up to a system page, and then in the store's own range; each zero, and nobody else's. */
@@ -61,13 +62,20 @@ static void two_buffers_stand_alone(void) {
   hd_heap *heap = hdi_thread_heap();
   char *one = hd_malloc(BUFFER), *two = hd_calloc(1, BUFFER), *three = hd_malloc(BUFFER);
   TS_CHECK(kind_of(one) == HD_UNIT_LARGE && kind_of(two) == HD_UNIT_LARGE && kind_of(three) == HD_UNIT_PAGE, "which is a run of its own");
-  TS_CHECK(hd_usable_size(one) == BUFFER && hd_usable_size(two) == hd_good_size(BUFFER), "%zu and %zu", hd_usable_size(one), hd_usable_size(two));
+  TS_CHECK(hd_usable_size(one) == BUFFER && hd_usable_size(two) == hd_good_size(BUFFER), "not as large as they say");
   TS_CHECK(heap->class[hdi_sizeclass_of(BUFFER)].page_count == 1, "a class of one block");
   for (int i = 0; i < BUFFER; i++) TS_CHECK(two[i] == 0, "byte %d", i);
   hd_free(one);
   hd_free(two);
   hd_free(three);
   TS_CHECK(hd_malloc(BUFFER) == three, "the class has a block, and gives another");
+}
+
+/* A class with a page of its own takes them from there. */
+static void not_beside_a_page(void) {
+  hd_aligned_alloc(256, BUFFER); /* has to come from its class */
+  TS_CHECK(hdi_heap_self->class[hdi_sizeclass_of(BUFFER)].page_count == 1, "no page");
+  TS_CHECK(kind_of(hd_malloc(BUFFER)) == HD_UNIT_PAGE && hdi_heap_self->lone == 0, "beside its page");
 }
 
 /* One of a used run is cleared. */
@@ -107,8 +115,9 @@ static void resized_in_place(void) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       ALONE(first_heap_is_a_variable), ALONE(first_maps_lie_before_the_table),
-      ALONE(two_buffers_stand_alone),  ALONE(old_memory_is_cleared),
-      ALONE(others_do_not),            ALONE(resized_in_place),
+      ALONE(two_buffers_stand_alone),  ALONE(not_beside_a_page),
+      ALONE(old_memory_is_cleared),    ALONE(others_do_not),
+      ALONE(resized_in_place),
   };
   return cmocka_run_group_tests_name("beginning", tests, NULL, NULL);
 }
