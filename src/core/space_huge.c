@@ -154,8 +154,11 @@ typedef struct evidence {
 /* Who knows how much of a unit is filled. */
 enum witness { NOBODY, NOBODY_YET, THE_SYSTEM, THE_PAGE };
 
-/* Whom to ask: everybody if a run comes next; pages if a page does; or of those only the ones that are not being filled just now. */
-enum whom { EVERYBODY, PAGES, PAGES_NOT_OPEN };
+/* Whom to ask: everybody if a run comes next, or other runs alone; pages if a page does, or of those only the ones that are not being
+ * filled just now. */
+enum whom { EVERYBODY, RUNS, PAGES, PAGES_NOT_OPEN };
+
+static bool is_for_run(enum whom whom) { return whom <= RUNS; }
 
 /* A unit of a page, or with a block of its own. Of a longer block the first unit is taken for one as well, which changes little. */
 static bool is_page(const hd_unit *unit) {
@@ -174,8 +177,9 @@ static bool is_open(const hd_unit *unit) {
 static enum witness witness_of(const hd_space *space, size_t at, enum whom whom) {
   const hd_unit *unit = space->units + at;
   if (whom == PAGES_NOT_OPEN && is_open(unit)) return NOBODY_YET;
-  if (!hdi_space_is_huge(space->base + (at << HD_UNIT_SHIFT))) return whom == EVERYBODY || is_page(unit) ? THE_SYSTEM : NOBODY;
-  bool tells = whom != EVERYBODY && hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_load_owned(&unit->block_bytes) <= SHORT_BLOCK;
+  if (whom == RUNS && hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) return NOBODY;
+  if (!hdi_space_is_huge(space->base + (at << HD_UNIT_SHIFT))) return is_for_run(whom) || is_page(unit) ? THE_SYSTEM : NOBODY;
+  bool tells = !is_for_run(whom) && hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_load_owned(&unit->block_bytes) <= SHORT_BLOCK;
   return tells ? THE_PAGE : NOBODY;
 }
 
@@ -213,17 +217,18 @@ static evidence look_below(const hd_space *space, size_t below, size_t units, en
 /* Whether that much evidence, of the units that were looked for, is proof. There may be no more open pages than others: else the next
  * ones will be like them. */
 static bool proves(evidence seen, size_t units, enum whom whom) {
-  bool run = whom == EVERYBODY;
+  bool run = is_for_run(whom);
   size_t least = units / (run ? LEAST_OF_RUN : LEAST_OF_UNIT), lack = seen.units / (run ? LACK_OF_RUN : LACK_OF_UNIT);
   return seen.units >= hd_max(least, seen.open_units) && seen.bytes >> HD_UNIT_SHIFT >= seen.units - lack;
 }
 
 /* A program that has filled the memory below will fill what comes next. A class's newest page is half empty even so, and one thread may
- * have a hundred of those. Where many threads grow at once, theirs lie on top, and the proof lies deeper. */
+ * have a hundred of those; runs between them that are filled speak for the next run. Where many threads grow at once, theirs lie on top, and the proof lies deeper. */
 static bool is_dense_below(const hd_space *space, size_t first, enum whom whom) {
   size_t units = hd_min(first, HUGE_LOOK_UNITS);
   evidence seen = look_below(space, first, units, whom);
   if (proves(seen, units, whom)) return true;
+  if (whom == EVERYBODY && proves(look_below(space, first, units, RUNS), units, RUNS)) return true;
   bool again = whom == PAGES && first >= OPEN_FIRST_UNITS;
   if (again && proves(look_below(space, first, units, PAGES_NOT_OPEN), units, PAGES_NOT_OPEN)) return true;
   if (seen.bytes >> HD_UNIT_SHIFT < units / 4 || first < HUGE_DEEP_UNITS) return false;

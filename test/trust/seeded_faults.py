@@ -157,6 +157,8 @@ CLAIMS = [
           "  if (bytes >= TAKE_BACK_BYTES) take_back(", "  if (bytes < 0) take_back("),
     Fault("memory that was given back never has huge pages again", "core/space.c", "unit.huge",
           "  if (kind == HD_UNIT_CLEAN) {\n    size_t at", "  if (kind == HD_UNIT_NONE) {\n    size_t at"),
+    Fault("thin pages speak against runs", "core/space_huge.c", "unit.huge",
+          "  if (whom == RUNS && hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) return NOBODY;\n", ""),
     Fault("huge pages are proof for huge pages", "core/space_huge.c", "unit.huge",
           "  if (!hdi_space_is_huge(space->base + (at << HD_UNIT_SHIFT))) return", "  return"),
     Fault("long blocks in huge pages tell by what was handed out", "core/space_huge.c", "unit.huge",

@@ -73,7 +73,7 @@ static void two_buffers_stand_alone(void) {
 
 /* A class with a page of its own takes them from there. */
 static void not_beside_a_page(void) {
-  hd_aligned_alloc(256, BUFFER); /* has to come from its class */
+  TS_CHECK(kind_of(hd_aligned_alloc(256, BUFFER)) == HD_UNIT_PAGE, "an aligned block has to come from its class");
   TS_CHECK(hdi_heap_self->class[hdi_sizeclass_of(BUFFER)].page_count == 1, "no page");
   TS_CHECK(kind_of(hd_malloc(BUFFER)) == HD_UNIT_PAGE && hdi_heap_self->lone == 0, "beside its page");
 }

@@ -109,7 +109,7 @@ static void test_where_it_is_filled_deeper(void **state) {
   assert_false(next_is_huge()); /* nothing is filled deeper down */
 }
 
-static hd_heap *heaps[4]; /* destroyed at the end: what they give back would not be at the top */
+static hd_heap *heaps[6]; /* destroyed at the end: what they give back would not be at the top */
 
 /* Pages of so many classes of a new heap, one block in each. */
 static void open_pages(hd_heap **heap, size_t count) {
@@ -121,7 +121,7 @@ static void open_pages(hd_heap **heap, size_t count) {
 
 static int end_heaps(void **state) {
   (void)state;
-  for (int i = 0; i < 4; i++) hd_heap_destroy(heaps[i]);
+  for (int i = 0; i < 6; i++) hd_heap_destroy(heaps[i]);
   return 0;
 }
 
@@ -234,6 +234,29 @@ static void test_runs_want_less(void **state) {
   uint8_t *p = hd_malloc(2 * HD_UNIT_BYTES);
   assert_ptr_equal(p, last + HD_UNIT_BYTES);
   assert_int_equal(hdi_space_is_huge(p), may_be_huge());
+}
+
+/* Runs that are filled speak for the next run, though the pages between them are thin. */
+static void test_runs_tell_of_runs(void **state) {
+  enum { RUN = 16 * HD_UNIT_BYTES, WIDE = 56 * 1024, PAGES = 2, PER_PAGE = 9 };
+  for (int filled = 0; filled < 2; filled++) {
+    hd_heap *heap = heaps[4 + filled] = hd_heap_create(NULL);
+    last = NULL;
+    begin(state);
+    forget();
+    for (int i = 0; i < 9; i++) {
+      uint8_t *run = hd_malloc(RUN);
+      assert_non_null(run);
+      if (filled) memset(run, 1, RUN);
+      for (int k = 0; i < 8 && k < PAGES * PER_PAGE; k++) *(char *)hd_heap_malloc(heap, WIDE) = 1;
+      last = run + RUN - HD_UNIT_BYTES;
+    }
+    begin(state);
+    uint8_t *run = hd_malloc(RUN);
+    assert_ptr_equal(run, last + HD_UNIT_BYTES);
+    assert_int_equal(hdi_space_is_huge(run), filled && may_be_huge());
+    last = NULL;
+  }
 }
 
 /* What lies in a huge page is resident, touched or not: one would bring the next, for good, if that were proof. */
@@ -444,6 +467,7 @@ int main(void) {
       cmocka_unit_test(test_open_pages_are_left_out), /* first of all, in an empty process */
       cmocka_unit_test(test_beginning_of_long_run), /* while the process is small */
       cmocka_unit_test(test_system_gives_unasked),  /* before anything large is freed: the helper makes a table too */
+      cmocka_unit_test(test_runs_tell_of_runs),
       cmocka_unit_test(test_huge_pages_are_no_proof),
       cmocka_unit_test(test_some_are_left_out),
       cmocka_unit_test(test_short_blocks_tell_themselves),
