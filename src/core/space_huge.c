@@ -223,7 +223,8 @@ static bool proves(evidence seen, size_t units, enum whom whom) {
 }
 
 /* A program that has filled the memory below will fill what comes next. A class's newest page is half empty even so, and one thread may
- * have a hundred of those; runs between them that are filled speak for the next run. Where many threads grow at once, theirs lie on top, and the proof lies deeper. */
+ * have a hundred of those; runs between them that are filled speak for the next run. Where many threads grow at once, theirs lie on top,
+ * and the proof lies deeper. */
 static bool is_dense_below(const hd_space *space, size_t first, enum whom whom) {
   size_t units = hd_min(first, HUGE_LOOK_UNITS);
   evidence seen = look_below(space, first, units, whom);

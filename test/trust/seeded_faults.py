@@ -148,7 +148,7 @@ CLAIMS = [
           "  if (seen.bytes >> HD_UNIT_SHIFT < units / 4 || first < HUGE_DEEP_UNITS) return false;",
           "  if (first < HUGE_DEEP_UNITS) return false;"),
     Fault("long blocks that are filled pass for proof that pages will be", "core/space_huge.c", "unit.huge",
-          "return whom == EVERYBODY || is_page(unit) ? THE_SYSTEM : NOBODY;", "return THE_SYSTEM;"),
+          "return is_for_run(whom) || is_page(unit) ? THE_SYSTEM : NOBODY;", "return THE_SYSTEM;"),
     Fault("the collector writes for units that are no pages", "core/purge.c", "sparse",
           "    if (seen->signature != 0) seen->signature = 0;", "    seen->signature = 0;"),
     Fault("a very large heap is looked at as often as others", "core/purge.c", "unit.purge",
