@@ -64,7 +64,7 @@ static void twice(void *p) {
 static void double_small(void) { twice(make(64)); }
 static void double_tiny(void) { twice(make(1)); }
 static void double_zero(void) { twice(sut->malloc(0)); }
-static void double_medium(void) { twice(make(20000)); }
+static void double_medium(void) { twice(make(18000)); }
 static void double_large(void) { twice(make(300000)); }
 static void double_huge(void) { twice(make((size_t)20 << 20)); }
 static void double_calloc(void) { twice(sut->calloc(3, 100)); }
@@ -181,7 +181,7 @@ static void free_at(size_t bytes, size_t offset) {
 static void interior_small(void) { free_at(64, 16); }
 static void interior_misaligned(void) { free_at(64, 1); }
 static void interior_eight(void) { free_at(1000, 8); }
-static void interior_medium(void) { free_at(20000, 4096); }
+static void interior_medium(void) { free_at(18000, 4096); }
 static void interior_large(void) { free_at(300000, 16); }
 static void interior_large_far(void) { free_at(300000, 131072 + 64); }
 static void interior_aligned(void) {
@@ -323,10 +323,10 @@ static void over_small_16(void) { over(60, 16); }
 static void over_small_4096(void) { over(60, 4096); }
 static void over_full_class_1(void) { over(56, 1); }
 static void over_full_class_8(void) { over(56, 8); }
-static void over_medium_1(void) { over(20000, 1); }
-static void over_medium_8(void) { over(20000, 8); }
-static void over_medium_16(void) { over(20000, 16); }
-static void over_medium_4096(void) { over(20000, 4096); }
+static void over_medium_1(void) { over(18000, 1); }
+static void over_medium_8(void) { over(18000, 8); }
+static void over_medium_16(void) { over(18000, 16); }
+static void over_medium_4096(void) { over(18000, 4096); }
 static void over_large_1(void) { over(300000, 1); }
 static void over_large_8(void) { over(300000, 8); }
 static void over_large_16(void) { over(300000, 16); }
@@ -457,15 +457,15 @@ static void write_freed_collected(void) {
 }
 
 static void write_freed_medium_start(void) {
-  freed(20000)[8] = 1;
+  freed(18000)[8] = 1;
   free_many();
-  for (int i = 0; i < 50; i++) sut->free(make(20000));
+  for (int i = 0; i < 50; i++) sut->free(make(18000));
 }
 
 /* Of more than 1 KiB only the beginning, the middle and the end are looked at. */
 static void write_freed_medium_inside(void) {
-  freed(20000)[5000] = 1;
-  for (int i = 0; i < 50; i++) sut->free(make(20000));
+  freed(18000)[5000] = 1;
+  for (int i = 0; i < 50; i++) sut->free(make(18000));
 }
 
 static void write_freed_large(void) { freed(300000)[100] = 1; }

@@ -40,18 +40,18 @@ static void first_heap_is_a_variable(void) {
 
 /* Up to a system page, and then in the store's own range; each zero, and nobody else's. */
 static void first_maps_lie_before_the_table(void) {
-  char *table = (char *)hdi_space.units, *before = NULL;
-  size_t bytes = 0;
-  if (!hdi_space.open || HD_NARROW) return;
   hdi_thread_heap();
-  for (char *item; (item = hdi_store_take(512)) < table && item > table - BUFFER; before = item) {
+  if (!hdi_space.open || HD_NARROW) return;
+  char *table = (char *)hdi_space.units, *before = NULL, *item = NULL;
+  size_t bytes = 0;
+  for (; (item = hdi_store_take(512)) < table && item > table - BUFFER; before = item) {
     TS_CHECK(before == NULL || item - before >= 512, "%p after %p", (void *)item, (void *)before);
     TS_CHECK(item + 512 <= table, "%p reaches into the table", (void *)item);
     for (int i = 0; i < 512; i++) TS_CHECK(item[i] == 0, "byte %d of %p", i, (void *)item);
     memset(item, 1, 512);
     bytes += 512;
   }
-  TS_CHECK(bytes >= 1024, "%zu bytes", bytes);
+  TS_CHECK(bytes >= 1024 && item < table, "%zu bytes, and then %p", bytes, (void *)item);
   TS_CHECK(hdi_space.units[0].base == NULL && hd_load_relaxed(&hdi_space.units[0].owner) == 0, "the table is not as it was");
   memset(before, 0, 512);
   hdi_store_give(before, 512);

@@ -153,7 +153,7 @@ static void growing_block(void) {
 }
 
 static void behind_the_store(void) {
-  uint8_t *item = hdi_store_take(64);
+  uint8_t *item = hdi_store_take(4096); /* in the range, and not among its first bytes */
   NEED(item != NULL);
   uint8_t *at = (uint8_t *)hd_round_up((uintptr_t)item, hdi_os.page_bytes);
   while (!plant(at, hdi_os.page_bytes)) at += hdi_os.page_bytes;
