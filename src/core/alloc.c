@@ -11,6 +11,7 @@
 #include "core/gate.h"
 #include "core/hardened.h"
 #include "core/large.h"
+#include "core/options.h"
 #include "core/page.h"
 #include "core/parcel.h"
 #include "core/purge.h"
@@ -167,13 +168,15 @@ static __attribute__((noinline)) void *alloc_new_run(size_t bytes) {
 }
 
 /* A heap's first two blocks of whole system pages are runs of their own, though there are classes for them: most programs have one or two,
- * the buffers of their files, and need no other part of the heap's second system page. Returns the class's size, or 0. */
-static __attribute__((noinline)) size_t lone_bytes(hd_heap *heap, size_t bytes) {
+ * the buffers of their files, and need no more of the heap's second system page. NULL: none of them, or a limit counts the units. */
+static __attribute__((noinline)) void *alloc_alone(hd_heap *heap, size_t bytes, bool zero) {
   unsigned class_index = hdi_sizeclass_of(bytes);
   size_t rounded = hdi_sizeclass_bytes(class_index);
-  if ((rounded & (hdi_os.page_bytes - 1)) != 0 || heap->class[class_index].page_count > 0) return 0;
-  heap->lone++;
-  return rounded;
+  bool zeroed = false, whole = (rounded & (hdi_os.page_bytes - 1)) == 0;
+  if (!whole || heap->class[class_index].page_count > 0 || hd_load_owned(&hdi_options.limit) != 0) return NULL;
+  void *p = large_once(heap, rounded, 1, zero, &zeroed);
+  heap->lone += p != NULL;
+  return p != NULL && zero && !zeroed ? memset(p, 0, rounded) : p;
 }
 
 void *hdi_alloc_slow(size_t bytes) {
@@ -182,8 +185,8 @@ void *hdi_alloc_slow(size_t bytes) {
   unsigned class_index = hdi_sizeclass_of(bytes);
   bool zeroed = false;
   if (HD_UNLIKELY(class_index > HD_SMALL_CLASSES)) {
-    size_t lone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? lone_bytes(heap, bytes) : 0;
-    return lone != 0 ? alloc_large(heap, lone, 1, false) : take(heap, &class_index, FIT_ANY, &zeroed);
+    void *alone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? alloc_alone(heap, bytes, false) : NULL;
+    return alone != NULL ? alone : take(heap, &class_index, FIT_ANY, &zeroed);
   }
   void *p = take_small(heap, class_index);
   return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, &class_index, FIT_ANY, &zeroed);
@@ -279,14 +282,13 @@ void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   if (HD_UNLIKELY(!hd_multiply(count, bytes, &total))) return no_memory();
   if (HD_UNLIKELY(total > HD_SMALL_MAX)) return hdi_alloc_zeroed_slow(total);
   hd_heap *heap = hdi_heap_self;
-  hd_class *class = (hd_class *)hdi_alloc_small_slot(heap, total); /* which begins with it */
-  hd_slot *slot = &class->slot;
+  hd_slot *slot = hdi_alloc_small_slot(heap, total); /* its class begins with it */
   uint64_t bits = slot->bits;
   if (HD_UNLIKELY(bits == 0)) return hdi_alloc_zeroed_slow(total);
   void *p = hdi_alloc_take(slot, bits);
   total = slot->block_bytes;
   if (total <= 64) clear_tiny(p, total); /* less work than to find out whether there is any */
-  else if (!class->zeroed) clear(p, total);
+  else if (!((hd_class *)slot)->zeroed) clear(p, total);
   return p;
 }
 
@@ -308,8 +310,8 @@ void *hdi_alloc_zeroed_slow(size_t bytes) {
   hd_heap *heap = own_heap();
   if (HD_UNLIKELY(heap == NULL)) return alloc_elsewhere(bytes, true);
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
-  size_t lone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? lone_bytes(heap, bytes) : 0;
-  return lone != 0 ? alloc_large(heap, lone, 1, true) : alloc_class(heap, hdi_sizeclass_of(bytes), FIT_ANY, true);
+  void *alone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? alloc_alone(heap, bytes, true) : NULL;
+  return alone != NULL ? alone : alloc_class(heap, hdi_sizeclass_of(bytes), FIT_ANY, true);
 }
 
 /* ---- aligned ----------------------------------------------------------------------------------------------------- */

@@ -16,6 +16,7 @@ enum {
   HUGE_FIRST_UNITS = 32,   /* but not in the first 2 MiB, */
   HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, or all that there is; */
   HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
+  LONG_UNITS = 16,         /* a run of 1 MiB or more, which is longer than any page; */
   OPEN_FIRST_UNITS = 64,   /* pages that are being filled may be left out of it from 4 MiB on; */
   DEEP_SHARE = 8,          /* than that, or than an eighth of what lies below, */
   DEEPEST_UNITS = 4096,    /* or than 256 MiB; */
@@ -223,13 +224,14 @@ static bool proves(evidence seen, size_t units, enum whom whom) {
 }
 
 /* A program that has filled the memory below will fill what comes next. A class's newest page is half empty even so, and one thread may
- * have a hundred of those; runs between them that are filled speak for the next run. Where many threads grow at once, theirs lie on top,
- * and the proof lies deeper. */
-static bool is_dense_below(const hd_space *space, size_t first, enum whom whom) {
+ * have a hundred of those; but runs between them that are filled speak for the next long run. Where many threads grow at once, theirs
+ * lie on top, and the proof lies deeper. */
+static bool is_dense_below(const hd_space *space, size_t first, size_t next) {
+  enum whom whom = next > 1 ? EVERYBODY : PAGES;
   size_t units = hd_min(first, HUGE_LOOK_UNITS);
   evidence seen = look_below(space, first, units, whom);
   if (proves(seen, units, whom)) return true;
-  if (whom == EVERYBODY && proves(look_below(space, first, units, RUNS), units, RUNS)) return true;
+  if (next >= LONG_UNITS && proves(look_below(space, first, units, RUNS), units, RUNS)) return true;
   bool again = whom == PAGES && first >= OPEN_FIRST_UNITS;
   if (again && proves(look_below(space, first, units, PAGES_NOT_OPEN), units, PAGES_NOT_OPEN)) return true;
   if (seen.bytes >> HD_UNIT_SHIFT < units / 4 || first < HUGE_DEEP_UNITS) return false;
@@ -241,8 +243,7 @@ void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t 
   if (!asks_by_itself(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
-  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, to - from > 1 ? EVERYBODY : PAGES))
-    ask(first, last, touch, true);
+  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, to - from)) ask(first, last, touch, true);
 }
 
 /* A limit counts units, whether they are touched or not. */

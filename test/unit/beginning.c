@@ -78,6 +78,13 @@ static void not_beside_a_page(void) {
   TS_CHECK(kind_of(hd_malloc(BUFFER)) == HD_UNIT_PAGE && hdi_heap_self->lone == 0, "beside its page");
 }
 
+/* A limit counts units, so a page of the class is what two blocks share. */
+static void not_under_a_limit(void) {
+  TS_CHECK(hd_option_set("limit", "64MiB") == HD_OK, "no limit");
+  char *one = hd_malloc(BUFFER), *two = hd_calloc(1, BUFFER);
+  TS_CHECK(kind_of(one) == HD_UNIT_PAGE && hdi_space_find(one) == hdi_space_find(two), "a unit for each");
+}
+
 /* One of a used run is cleared. */
 static void old_memory_is_cleared(void) {
   char *large = hd_malloc(60000);
@@ -116,8 +123,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       ALONE(first_heap_is_a_variable), ALONE(first_maps_lie_before_the_table),
       ALONE(two_buffers_stand_alone),  ALONE(not_beside_a_page),
-      ALONE(old_memory_is_cleared),    ALONE(others_do_not),
-      ALONE(resized_in_place),
+      ALONE(not_under_a_limit),        ALONE(old_memory_is_cleared),
+      ALONE(others_do_not),            ALONE(resized_in_place),
   };
   return cmocka_run_group_tests_name("beginning", tests, NULL, NULL);
 }

@@ -236,7 +236,7 @@ static void test_runs_want_less(void **state) {
   assert_int_equal(hdi_space_is_huge(p), may_be_huge());
 }
 
-/* Runs that are filled speak for the next run, though the pages between them are thin. */
+/* Runs that are filled speak for the next long run, though the pages between them are thin; and for no shorter one, which may be a page. */
 static void test_runs_tell_of_runs(void **state) {
   enum { RUN = 16 * HD_UNIT_BYTES, WIDE = 56 * 1024, PAGES = 2, PER_PAGE = 9 };
   for (int filled = 0; filled < 2; filled++) {
@@ -251,6 +251,11 @@ static void test_runs_tell_of_runs(void **state) {
       for (int k = 0; i < 8 && k < PAGES * PER_PAGE; k++) *(char *)hd_heap_malloc(heap, WIDE) = 1;
       last = run + RUN - HD_UNIT_BYTES;
     }
+    begin(state);
+    uint8_t *shorter = hd_malloc(RUN - HD_UNIT_BYTES);
+    assert_ptr_equal(shorter, last + HD_UNIT_BYTES);
+    assert_false(hdi_space_is_huge(shorter));
+    last = shorter + RUN - 2 * HD_UNIT_BYTES;
     begin(state);
     uint8_t *run = hd_malloc(RUN);
     assert_ptr_equal(run, last + HD_UNIT_BYTES);
