@@ -40,7 +40,7 @@ SIZES = [
     Fault("a class that has a page gives a run of its own", "core/alloc.c", "unit.beginning",
           " || heap->class[class_index].page_count > 0 ||", " ||"),
     Fault("a limit's units go to blocks of one page", "core/alloc.c", "unit.beginning",
-          " || hd_load_owned(&hdi_options.limit) != 0) return NULL;\n  bool", ") return NULL;\n  bool"),
+          " || hd_load_owned(&hdi_options.limit) != 0) return NULL;\n  void", ") return NULL;\n  void"),
     Fault("a run of its own is not cleared", "core/alloc.c", "unit.beginning",
           "return p != NULL && zero && !zeroed ? memset(p, 0, rounded) : p;", "return p;"),
     Fault("a small block is resized in any run", "core/alloc.c", "unit.beginning",
