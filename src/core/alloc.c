@@ -167,16 +167,15 @@ static __attribute__((noinline)) void *alloc_new_run(size_t bytes) {
   return alloc_large(heap, bytes, 1, false);
 }
 
-/* A heap's first two blocks of whole system pages are runs of their own, though there are classes for them: most programs have one or two,
- * the buffers of their files, and need no more of the heap's second system page. NULL: none of them, or a limit counts the units. */
+/* A heap's first two requests for whole system pages have runs of their own, though there are classes for them: most programs make one or
+ * two, for their files, and need no more of the heap's second system page. NULL: none of them, or a limit counts the units. */
 static __attribute__((noinline)) void *alloc_alone(hd_heap *heap, size_t bytes, bool zero) {
-  unsigned class_index = hdi_sizeclass_of(bytes);
-  size_t rounded = hdi_sizeclass_bytes(class_index);
-  bool zeroed = false, whole = (rounded & (hdi_os.page_bytes - 1)) == 0;
-  if (!whole || heap->class[class_index].page_count > 0 || hd_load_owned(&hdi_options.limit) != 0) return NULL;
-  void *p = large_once(heap, rounded, 1, zero, &zeroed);
+  const hd_class *class = &heap->class[hdi_sizeclass_of(bytes)];
+  bool zeroed = false, whole = bytes != 0 && (bytes & (hdi_os.page_bytes - 1)) == 0;
+  if (!whole || class->page_count > 0 || hd_load_owned(&hdi_options.limit) != 0) return NULL;
+  void *p = large_once(heap, bytes, 1, zero, &zeroed);
   heap->lone += p != NULL;
-  return p != NULL && zero && !zeroed ? memset(p, 0, rounded) : p;
+  return p != NULL && zero && !zeroed ? memset(p, 0, bytes) : p;
 }
 
 void *hdi_alloc_slow(size_t bytes) {

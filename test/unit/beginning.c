@@ -96,8 +96,10 @@ static void old_memory_is_cleared(void) {
 }
 
 static void others_do_not(void) {
-  void *odd = hd_malloc(BUFFER + 1), *less = hd_malloc(2000);
-  TS_CHECK(kind_of(odd) == HD_UNIT_PAGE && kind_of(less) == HD_UNIT_PAGE, "not of whole system pages");
+  const size_t others[] = {0, 2000, BUFFER - 16, BUFFER + 1, 2 * BUFFER - 8};
+  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+    TS_CHECK(kind_of(hd_malloc(others[i])) == HD_UNIT_PAGE && kind_of(hd_calloc(1, others[i])) == HD_UNIT_PAGE, "%zu bytes", others[i]);
+  }
   hd_heap *heap = hd_heap_create(NULL);
   TS_CHECK(kind_of(hd_heap_malloc(heap, BUFFER)) == HD_UNIT_PAGE, "of an explicit heap");
   TS_CHECK(hdi_heap_self->lone == 0, "%u counted", hdi_heap_self->lone);
