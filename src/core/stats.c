@@ -78,6 +78,8 @@ static bool visit_unit(const hd_walk *walk, hd_unit *unit, unsigned kind) {
   return kind == HD_UNIT_LARGE ? visit_large(walk, unit) : visit_region(walk, unit);
 }
 
+/* Through free runs unit by unit: their ends look alike, so whoever comes upon the last unit of one that was put together just now, and
+ * takes it for the first, would step over what lies behind. */
 static bool walk_space(const hd_walk *walk, hd_space *space) {
   size_t top = hd_load_acquire(&space->top);
   for (size_t at = 0; at < top;) {
@@ -86,8 +88,7 @@ static bool walk_space(const hd_walk *walk, hd_space *space) {
     bool run = kind == HD_UNIT_LARGE || kind == HD_UNIT_REGION;
     bool head = (kind == HD_UNIT_PAGE && hd_peek(&unit->head) == unit) || (run && hd_load_relaxed(&unit->live) == 1);
     if (head && !visit_unit(walk, unit, kind)) return false;
-    size_t step = kind != HD_UNIT_NONE ? hd_peek(&unit->run_units) : 1;
-    at += step > 0 && (head || kind == HD_UNIT_CLEAN || kind == HD_UNIT_DIRTY) ? step : 1;
+    at += head ? hd_max(hd_peek(&unit->run_units), 1) : 1;
   }
   return true;
 }

@@ -47,6 +47,8 @@ SIZES = [
           "unit->run_units == 1 && bytes >= unit->block_bytes / 2;", "unit->run_units == 1;"),
     Fault("a block that stands alone moves to grow", "core/alloc.c", "unit.beginning",
           "(bytes > HD_MEDIUM_MAX || one_unit) && resize", "bytes > HD_MEDIUM_MAX && resize"),
+    Fault("a walk takes the last unit of a free run for the first", "core/stats.c", "unit.stats",
+          "at += head ? hd_max(", "at += head || kind == HD_UNIT_DIRTY ? hd_max("),
     Fault("a page holds one block too many", "core/page.c", "unit.page",
           "(((size_t)units << HD_UNIT_SHIFT) / block_bytes)", "((((size_t)units << HD_UNIT_SHIFT) + block_bytes - 1) / block_bytes)"),
     Fault("the alignment's class is half of it", "core/sizeclass.h", "unit.alloc",

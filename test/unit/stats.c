@@ -161,11 +161,49 @@ static void test_texts(void **state) {
   assert_int_equal(hd_version(), HEDDLE_VERSION);
 }
 
+enum { UNIT = 65536, ROW = 12, HOLE = 4, BEHIND = 9 };
+
+typedef struct row {
+  hd_heap *heap;
+  void *block[ROW];
+  size_t seen_behind;
+} row;
+
+/* As another thread might at that moment. */
+static bool free_the_middle(const hd_area *area, void *block, size_t block_bytes, void *user) {
+  row *here = user;
+  assert_true(block == NULL && block_bytes == 0);
+  if (area->address == here->block[HOLE]) hd_heap_free(here->heap, here->block[HOLE]);
+  for (int i = BEHIND; i < ROW; i++) here->seen_behind += area->address == here->block[i];
+  return true;
+}
+
+/* The walk stands at a block between two free runs, which become one with it: it comes upon the last unit of that without having seen the
+ * first, and must not take it for one. */
+static void test_a_run_put_together_under_the_walk(void **state) {
+  (void)state;
+  void *place = malloc(2 * MIB);
+  hd_heap_config config = {.struct_bytes = sizeof config, .memory = place, .memory_bytes = 2 * MIB};
+  row here = {.heap = hd_heap_create(&config)};
+  for (int i = 0; i < ROW; i++) {
+    here.block[i] = hd_heap_malloc(here.heap, UNIT);
+    assert_true(i == 0 || here.block[i] == (char *)here.block[i - 1] + UNIT);
+  }
+  for (int i = 0; i < BEHIND; i++) {
+    if (i != HOLE) hd_heap_free(here.heap, here.block[i]);
+  }
+  assert_true(hd_heap_walk(here.heap, false, free_the_middle, &here));
+  assert_int_equal(here.seen_behind, ROW - BEHIND);
+  hd_heap_destroy(here.heap);
+  free(place);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_one_heap, fill, empty),  cmocka_unit_test_setup_teardown(test_stops, fill, empty),
       cmocka_unit_test_setup_teardown(test_all_heaps, fill, empty), cmocka_unit_test_setup_teardown(test_sums, fill, empty),
       cmocka_unit_test_setup_teardown(test_lengths, fill, empty),   cmocka_unit_test_setup_teardown(test_texts, fill, empty),
+      cmocka_unit_test(test_a_run_put_together_under_the_walk),
   };
   return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
 }
