@@ -603,8 +603,8 @@ THREADS = [
           "hd_syscall6(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all,", "hd_syscall6(SYS_rt_sigprocmask, SIG_UNBLOCK, (long)&all,"),
     Fault("one block too many in the statistics", "core/stats.c", "model",
           "  stats->live_count += area->block_used;", "  stats->live_count += area->block_used + 1;"),
-    Fault("a walk passes over what follows a run", "core/stats.c", "unit.region",
-          "kind == HD_UNIT_DIRTY) ? step : 1;", "kind == HD_UNIT_DIRTY) ? step + 1 : 1;"),
+    Fault("a walk passes over what follows a run", "core/stats.c", "model",
+          "hd_max(hd_peek(&unit->run_units), 1) : 1;", "hd_max(hd_peek(&unit->run_units), 1) + 1 : 1;"),
     Fault("the walk of one heap shows all of them", "core/stats.c", "model",
           "if (walk->heap != NULL && view.heap != walk->heap) return true;", ""),
 ]
