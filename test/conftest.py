@@ -28,7 +28,7 @@ class Heddle:
 
     def __init__(self, build, programs):
         self.build, self.programs = build, programs
-        self.library = build / "libheddle.so"
+        self.shared = build / "libheddle.so"
         self.header = ROOT / "include" / "heddle.h"
 
     def program(self, name):
@@ -40,7 +40,7 @@ class Heddle:
     def environment(self, preload=True, options=None, **more):
         clean = {k: v for k, v in os.environ.items() if not k.startswith("HEDDLE") and k != "LD_PRELOAD"}
         if preload:
-            clean["LD_PRELOAD"] = str(self.library)
+            clean["LD_PRELOAD"] = str(self.shared)
         if options is not None:
             clean["HEDDLE"] = options
         return clean | more

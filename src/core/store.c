@@ -34,7 +34,7 @@ static struct {
   uint8_t *committed;  /* end of what may be touched */
   bool open;           /* the range is claimed piece by piece, not reserved */
   uint8_t *end;        /* of the range, an unreachable system page before it */
-  uint8_t *seed, *seed_end; /* what is left of the bytes behind the range, which are used first */
+  uint8_t *seed, *seed_end; /* what is left of the bytes behind the range, which are used first and never purged */
   free_item *bin[BIN_COUNT];
   atomic_size_t used;
   size_t idle, idle_left;          /* bytes in the bins that are purged; the same after the last purge */

@@ -84,7 +84,7 @@ def test_calls_that_strace_refuses(heddle, victim, strace, call):
     for n in numbers:
         for more in ("", "+"):
             what = f"{call}:when={n}{more}"
-            done = heddle.run(strace, "-f", "-o", "/dev/null", "-E", f"LD_PRELOAD={heddle.library}", "-e",
+            done = heddle.run(strace, "-f", "-o", "/dev/null", "-E", f"LD_PRELOAD={heddle.shared}", "-e",
                               f"inject={call}:error=ENOMEM:when={n}{more}", victim, preload=False)
             if done.code < 0:  # the loader's own calls, when it dies of that without Heddle too
                 inject = f"inject={call}:error=ENOMEM:when={n}{more}"

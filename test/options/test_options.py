@@ -150,6 +150,6 @@ def test_stats_json(heddle):
 def test_preload_children(heddle):
     """The preload reaches children, or not, on request."""
     script = "echo ${LD_PRELOAD:-gone}"
-    assert heddle.run("/bin/sh", "-c", script).out.strip() == str(heddle.library)
+    assert heddle.run("/bin/sh", "-c", script).out.strip() == str(heddle.shared)
     outcome = heddle.run("/bin/sh", "-c", "/bin/sh -c 'echo ${LD_PRELOAD:-gone}'", options="preload-children:off")
     assert outcome.out.strip() == "gone", outcome

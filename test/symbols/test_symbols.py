@@ -69,15 +69,15 @@ def test_header_is_read(heddle):
 
 @pytest.mark.parametrize("name", C_FAMILY + OPERATORS + sorted(SHARED))
 def test_exported(heddle, name):
-    assert name in defined(heddle.library, "-D", "--defined-only")
+    assert name in defined(heddle.shared, "-D", "--defined-only")
 
 
 def test_whole_api_is_exported(heddle):
-    assert public_functions(heddle) - defined(heddle.library, "-D", "--defined-only") == set()
+    assert public_functions(heddle) - defined(heddle.shared, "-D", "--defined-only") == set()
 
 
 def test_nothing_else_is_exported(heddle):
-    extra = defined(heddle.library, "-D", "--defined-only") - set(C_FAMILY) - set(OPERATORS) - SHARED - OPTIONAL - public_functions(heddle)
+    extra = defined(heddle.shared, "-D", "--defined-only") - set(C_FAMILY) - set(OPERATORS) - SHARED - OPTIONAL - public_functions(heddle)
     assert extra == set()
 
 
@@ -95,25 +95,25 @@ def test_static_library_leaves_malloc_alone(heddle):
 
 
 def test_needs_nothing_that_allocates(heddle):
-    needed = {name for _, _, name in nm(heddle.library, "-D", "--undefined-only")}
+    needed = {name for _, _, name in nm(heddle.shared, "-D", "--undefined-only")}
     assert needed & set(ALLOCATING) - ALLOWED_NEED == set()
 
 
 def test_needs_only_libc(heddle):
-    text = output("readelf", "-d", heddle.library)
+    text = output("readelf", "-d", heddle.shared)
     needed = set(re.findall(r"\(NEEDED\).*\[(.*?)\]", text))
     assert {n.split(".")[0] for n in needed} <= {"libc", "ld-linux-x86-64", "ld-linux-aarch64", "libdl", "libpthread"}
 
 
 def test_thread_local_storage_is_small(heddle):
-    text = output("readelf", "-lW", heddle.library)
+    text = output("readelf", "-lW", heddle.shared)
     sizes = [int(row.split()[5], 16) for row in text.splitlines() if row.split()[:1] == ["TLS"]]
     assert sizes and max(sizes) <= 32
 
 
 def test_no_text_relocations_or_executable_stack(heddle):
-    dynamic = output("readelf", "-dW", heddle.library)
-    headers = output("readelf", "-lW", heddle.library)
+    dynamic = output("readelf", "-dW", heddle.shared)
+    headers = output("readelf", "-lW", heddle.shared)
     assert "TEXTREL" not in dynamic
     stack = [row for row in headers.splitlines() if "GNU_STACK" in row]
     assert stack and " RWE " not in stack[0]
@@ -122,15 +122,15 @@ def test_no_text_relocations_or_executable_stack(heddle):
 def test_common_code_lies_apart(heddle):
     """What most programs run is a segment of its own, with nothing else in front of it or behind, and so is what larger ones run; test
     start.constants looks at what a program has of them in memory."""
-    headers = output("readelf", "-lW", heddle.library)
+    headers = output("readelf", "-lW", heddle.shared)
     code = [row.split() for row in headers.splitlines() if re.match(r"\s+LOAD .* R E ", row)]
     assert len(code) == 3
     first, later, rest = ((int(row[2], 16), int(row[5], 16)) for row in code)
     assert first[1] <= 44 * 1024 < rest[1]  # 40 with gcc 12
     assert later[1] <= 20 * 1024  # 16 with gcc 12
-    dynamic = output("readelf", "-dW", heddle.library)
+    dynamic = output("readelf", "-dW", heddle.shared)
     assert "(INIT_ARRAY)" in dynamic and not re.search(r"\((INIT|FINI)\)", dynamic)
-    names = {name: address for address, kind, name in nm(heddle.library) if kind in "tT"}
+    names = {name: address for address, kind, name in nm(heddle.shared) if kind in "tT"}
     for name in ("malloc", "free", "_Znwm", "hdi_os_init", "hdi_thread_heap", "hdi_heap_refill", "hdi_realloc"):
         assert first[0] <= names[name] < sum(first), name
     for name in ("hdi_large_resize", "hdi_purge_collect", "hdi_space_purge"):
@@ -142,7 +142,7 @@ def test_common_code_lies_apart(heddle):
 def test_listed_code_exists(heddle):
     """A function that changes its name must not fall out of the list unseen."""
     script = re.sub(r"/\*.*?\*/", "", (ROOT / "src/heddle.ld").read_text(), flags=re.S)
-    names = {name for _, _, name in nm(heddle.library)}
+    names = {name for _, _, name in nm(heddle.shared)}
     listed = re.findall(r"\.text\.(?:unlikely\.|startup\.|exit\.)?(\w+)(?=[ )\n.])(?! :)", script)
     assert len(listed) > 150
     assert {name for name in listed if not {name, name + ".cold"} & names and not any(n.startswith(name + ".") for n in names)} == set()

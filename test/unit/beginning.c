@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "../support/support.h"
+#include "alone.h"
 #include "core/alloc.h"
 #include "core/space_grow.h"
 #include "core/store.h"
@@ -20,15 +21,6 @@
 enum { BUFFER = 4096 };
 
 static unsigned kind_of(void *p) { return hd_load_relaxed(&hdi_space_find(p)->kind); }
-
-static void run(void *body) { ((void (*)(void))body)(); }
-
-/* In a process of its own, where nothing has been allocated. */
-static void test_alone(void **state) {
-  struct ts_outcome outcome;
-  ts_fork_run(run, *state, 20, &outcome);
-  if (!ts_exited(&outcome, 0)) fail_msg("%s", outcome.error);
-}
 
 static bool is_near(const void *a, const void *b) { return (uintptr_t)a - (uintptr_t)b + HD_MIB < 2 * HD_MIB; }
 
@@ -118,8 +110,6 @@ static void resized_in_place(void) {
   TS_CHECK(q != p && kind_of(q) == HD_UNIT_PAGE, "keeps a unit for 3000 bytes");
   for (int i = 0; i < 3000; i++) TS_CHECK(q[i] == 7, "byte %d", i);
 }
-
-#define ALONE(body) {#body, test_alone, NULL, NULL, (void *)(body)}
 
 int main(void) {
   const struct CMUnitTest tests[] = {

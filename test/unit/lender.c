@@ -14,6 +14,7 @@
 #include "core/alloc.h"
 #include "core/claim.h"
 #include "heddle.h"
+#include "alone.h"
 #include "pages.h"
 
 enum { WANTED = 5000, LENT = 7000 }; /* the classes of 5 and of 7 KiB, four apart */
@@ -153,15 +154,6 @@ static void resizes(void) {
   hd_free(q);
 }
 
-static void run(void *body) { ((void (*)(void))body)(); }
-
-/* In a process of its own, where every class starts without memory. */
-static void test_alone(void **state) {
-  struct ts_outcome outcome;
-  ts_fork_run(run, *state, 20, &outcome);
-  if (!ts_exited(&outcome, 0)) fail_msg("%s", outcome.error);
-}
-
 static void test_heaps_keep_to_their_classes(void **state) {
   (void)state;
   for (int one_user = 0; one_user < 2; one_user++) {
@@ -248,8 +240,6 @@ static void test_steps_on_old_memory(void **state) {
     }
   }
 }
-
-#define ALONE(body) {#body, test_alone, NULL, NULL, (void *)(body)}
 
 int main(void) {
   only_pages();
