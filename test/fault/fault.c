@@ -121,6 +121,7 @@ static void check_bounds(const struct work *work, const struct holding *now) {
   /* Pools reserve a gigabyte each; during a fork all runs come from the top. */
   size_t mapped = work->run == work_objects ? (size_t)8 << 30 : work->run == work_fork ? (size_t)64 << 30 : (size_t)128 << 20;
   size_t ranges = clean->ranges + (hdi_space.open ? 0 : 3); /* where claims were refused at the start: its window, table and store */
+  if (threads) ranges++;                                     /* the helper's stack: it starts once the space has a certain size */
   TS_CHECK(now->ranges <= ranges, "%zu reserved ranges, not %zu", now->ranges, ranges);
   TS_CHECK(now->heaps <= clean->heaps + (threads ? 8 : 0), "%zu heaps, not %zu", now->heaps, clean->heaps);
   TS_CHECK(now->store <= clean->store + store, "%zu bytes of the store, not %zu", now->store, clean->store);

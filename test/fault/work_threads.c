@@ -14,7 +14,7 @@
 #include "os/os_fault.h"
 #include "work.h"
 
-enum { THREADS = 3, EACH = 150, GENERATIONS = 2, FORKS = 2 };
+enum { THREADS = 3, EACH = 150, GENERATIONS = 2, FORKS = 2, CYCLE = 48 };
 
 struct share {
   pthread_t thread;
@@ -140,11 +140,14 @@ void work_threads(uint64_t seed) {
 static atomic_bool over;
 static pthread_barrier_t begun;
 
+/* Goes through the same sizes again and again, and through all of them at least: how many there were by the end would differ with the
+ * machine's load, and with it the pages that classes keep, which then grow from round to round. */
 static void *busy(void *argument) {
-  struct ts_rng rng = {*(uint64_t *)argument};
+  struct ts_rng rng = {0};
   hd_free(hd_malloc(1));
   pthread_barrier_wait(&begun);
-  while (!over) {
+  for (size_t i = 0; i < CYCLE || !over; i++) {
+    if (i % CYCLE == 0) rng = (struct ts_rng){*(uint64_t *)argument};
     struct block block = {NULL, size_of(&rng), 0};
     usleep(200); /* or the threads that fork get nothing of the machine */
     if (!TRY_POINTER(block.p, hd_malloc(block.bytes))) continue;
