@@ -34,7 +34,7 @@ bool hdi_space_init_fixed(hd_space *space, void *memory, size_t bytes, size_t he
   for (;; count--) {
     if (count == 0 || table > end) return false;
     base = (uint8_t *)hd_round_up((uintptr_t)(table + count * sizeof(hd_unit)), HD_UNIT_BYTES);
-    if (base <= end && (size_t)(end - base) >> HD_UNIT_SHIFT >= count) break;
+    if (base + (count << HD_UNIT_SHIFT) <= end) break;
   }
   memset(space, 0, sizeof *space);
   memset((void *)bins, 0, 2 * HD_BIN_COUNT * sizeof *bins);

@@ -55,7 +55,7 @@ static HD_LATER_DATA struct {
 bool hdi_store_init(void *range, size_t bytes, size_t first_bytes) {
   store.open = range != NULL;
   store.seed = store.seed_end = NULL;
-  if (range != NULL && first_bytes != 0) {
+  if (first_bytes != 0) {
     store.seed = (uint8_t *)range + bytes + HD_STORE_MIN; /* see take_fresh */
     store.seed_end = (uint8_t *)range + bytes + first_bytes;
   }

@@ -190,7 +190,7 @@ static hd_heap *take_retired(void) {
 static hd_heap *take_heap(void) {
   static HD_HEAP_DATA hd_heap first;
   static atomic_uint taken;
-  if (!hdi_hardened_is_on() && hd_load_relaxed(&taken) == 0 && hd_exchange(&taken, 1u) == 0) return &first;
+  if (!hdi_hardened_is_on() && hd_exchange(&taken, 1u) == 0) return &first;
   return hdi_store_take(sizeof(hd_heap));
 }
 

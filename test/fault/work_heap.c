@@ -123,6 +123,15 @@ static void exchange(void) {
   }
 }
 
+/* What a program begins with: buffers of whole system pages, which are runs of their own the first two times. */
+static void buffers(uint64_t seed) {
+  struct block two[2] = {{NULL, 4096, 0}, {NULL, 8192, 0}};
+  if (TRY_POINTER(two[0].p, hd_malloc(two[0].bytes))) block_fill(two, seed);
+  if (TRY_POINTER(two[1].p, hd_calloc(1, two[1].bytes))) block_check_zero(two[1].p, two[1].bytes);
+  drop(two);
+  drop(two + 1);
+}
+
 static void never_granted(void) {
   volatile size_t half = SIZE_MAX / 2 - 4096, three = 3;
   errno = 0;
@@ -188,6 +197,7 @@ void work_heap(uint64_t seed) {
   struct ts_rng rng = {seed};
   memset(blocks, 0, sizeof blocks);
   never_granted();
+  buffers(seed);
   churn(blocks, &rng);
   grow(seed);
   exchange();

@@ -253,23 +253,32 @@ static void test_other_threads(void **state) {
   one.blocks[5] = one.blocks[6] = NULL;
 }
 
-/* Of an owner that sleeps, the helper sends and takes in. */
+static bool any_under_way(void) { return hdi_parcel_has_any(hdi_heap_self) || hdi_parcel_has_any(one.heap); }
+
+static void await_none(int tries) {
+  while (tries-- > 0 && any_under_way()) ts_sleep_ms(50);
+  assert_false(any_under_way());
+}
+
+/* Of an owner that sleeps, the helper sends and takes in: what is being filled, and what is full. */
 static void test_helper(void **state) {
   (void)state;
   free_all(one.blocks, COUNT);
   free_all(one.longs, LONGS);
   assert_int_equal(hd_option_set("purge", "on"), HD_OK);
   hdi_purge_start();
-  for (int tries = 0; tries < 200 && (hdi_parcel_has_any(hdi_heap_self) || hdi_parcel_has_any(one.heap)); tries++) ts_sleep_ms(50);
-  assert_false(hdi_parcel_has_any(hdi_heap_self));
-  assert_false(hdi_parcel_has_any(one.heap));
-  have(&one, take_one);
-  ts_sleep_ms(QUIET_MS); /* until no page has changed for so long that it looks at none */
-  hd_free(one.taken);
-  assert_true(hdi_parcel_has_any(hdi_heap_self));
-  for (int tries = 0; tries < 40 && (hdi_parcel_has_any(hdi_heap_self) || hdi_parcel_has_any(one.heap)); tries++) ts_sleep_ms(50);
-  assert_false(hdi_parcel_has_any(hdi_heap_self));
-  assert_false(hdi_parcel_has_any(one.heap));
+  await_none(200);
+  for (size_t blocks = 1; blocks <= HD_PARCEL_BLOCKS; blocks += HD_PARCEL_BLOCKS - 1) {
+    void *taken[HD_PARCEL_BLOCKS];
+    for (size_t i = 0; i < blocks; i++) {
+      have(&one, take_one);
+      taken[i] = one.taken;
+    }
+    ts_sleep_ms(QUIET_MS); /* until no page has changed for so long that it looks at none */
+    for (size_t i = 0; i < blocks; i++) hd_free(taken[i]);
+    await_none(40);
+    for (size_t i = 0; i < blocks; i++) assert_int_not_equal(state_of(taken[i]), HD_BLOCK_SENT);
+  }
 }
 
 /* More owners than a heap has places for: their parcels are sent as they are. */
