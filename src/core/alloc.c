@@ -58,21 +58,11 @@ static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fi
       return p;
     }
   }
-  uint64_t bits = hdi_claim(heap, from, false);
+  uint64_t bits = hdi_claim(heap, from);
   if (HD_LIKELY(bits != 0)) {
     *zeroed = heap->class[from].zeroed;
     p = hdi_alloc_take(&heap->class[from].slot, bits);
   }
-  hdi_gate_leave(heap);
-  return p;
-}
-
-/* What take_gated comes to for a small class; most claims are for these. */
-static inline void *take_small(hd_heap *heap, unsigned class_index) {
-  void *p = NULL;
-  hdi_gate_enter(heap);
-  uint64_t bits = hdi_claim(heap, class_index, true);
-  if (HD_LIKELY(bits != 0)) p = hdi_alloc_take(&heap->class[class_index].slot, bits);
   hdi_gate_leave(heap);
   return p;
 }
@@ -183,15 +173,31 @@ void *hdi_alloc_slow(size_t bytes) {
   if (HD_UNLIKELY(hdi_heap_is_empty(heap))) return alloc_first(bytes);
   unsigned class_index = hdi_sizeclass_of(bytes);
   bool zeroed = false;
-  if (HD_UNLIKELY(class_index > HD_SMALL_CLASSES)) {
-    void *alone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? alloc_alone(heap, bytes, false) : NULL;
-    return alone != NULL ? alone : take(heap, &class_index, FIT_ANY, &zeroed);
-  }
-  void *p = take_small(heap, class_index);
-  return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, &class_index, FIT_ANY, &zeroed);
+  void *alone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? alloc_alone(heap, bytes, false) : NULL;
+  return alone != NULL ? alone : take(heap, &class_index, FIT_ANY, &zeroed);
 }
 
 /* Every call from here to hdi_alloc_medium is the last thing done, so the ways through have no stack frame. */
+
+/* Inside the gate, which it leaves: where the class's page has nothing to claim at once. */
+static __attribute__((noinline)) void *alloc_refilled(hd_heap *heap, hd_class *class, size_t bytes) {
+  uint64_t bits = hdi_heap_refill(heap, (unsigned)(class - heap->class)) ? class->slot.bits : 0;
+  void *p = HD_LIKELY(bits != 0) ? hdi_alloc_take(&class->slot, bits) : NULL;
+  hdi_gate_leave(heap);
+  return HD_LIKELY(p != NULL) ? p : hdi_alloc_slow(bytes);
+}
+
+/* A small class's slot is empty. What most claims come to is all here (decision 20). */
+HOT void *hdi_alloc_claim(size_t bytes, hd_slot *slot) {
+  hd_heap *heap = hdi_heap_self;
+  hd_class *class = (hd_class *)slot; /* which begins with it */
+  if (HD_UNLIKELY(hdi_heap_is_empty(heap) || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
+  uint64_t bits = hdi_claim_small(heap, class);
+  if (HD_UNLIKELY(bits == 0)) return alloc_refilled(heap, class, bytes);
+  void *p = hdi_alloc_take(slot, bits);
+  hdi_gate_leave(heap);
+  return p;
+}
 
 /* A run that this thread freed a moment ago is a block again. */
 static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes, hd_heap *heap) {
@@ -743,7 +749,7 @@ void *hdi_expand(void *p, size_t bytes) {
 static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, zero);
   unsigned class_index = hdi_sizeclass_of(bytes);
-  uint64_t bits = hdi_claim(heap, class_index, true);
+  uint64_t bits = hdi_claim(heap, class_index);
   if (bits == 0) return no_memory();
   bool zeroed = heap->class[class_index].zeroed;
   void *p = hdi_alloc_take(&heap->class[class_index].slot, bits);

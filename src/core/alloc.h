@@ -11,6 +11,7 @@
 #include "core/page.h"
 
 void *hdi_alloc_slow(size_t bytes);
+void *hdi_alloc_claim(size_t bytes, hd_slot *slot);
 void *hdi_alloc_medium(size_t bytes);
 SLOW void *hdi_alloc_zeroed_slow(size_t bytes);
 void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap);
@@ -44,7 +45,7 @@ FAST void *hdi_alloc(size_t bytes) {
   if (HD_UNLIKELY(bytes > HD_SMALL_MAX)) return hdi_alloc_medium(bytes);
   hd_slot *slot = hdi_alloc_small_slot(hdi_heap_self, bytes);
   uint64_t bits = slot->bits;
-  if (HD_UNLIKELY(bits == 0)) return hdi_alloc_slow(bytes);
+  if (HD_UNLIKELY(bits == 0)) return hdi_alloc_claim(bytes, slot);
   return hdi_alloc_take(slot, bits);
 }
 

@@ -56,14 +56,13 @@ FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map, uint32_t *count) 
 }
 #endif
 
-/* Free blocks of a group that have been handed out before, and how many. */
+/* Free blocks of a group that have been handed out before, and how many. Those that were not are all free. */
 FAST uint64_t hdi_claim_touched(const hd_unit *page, uint32_t group, uint32_t *count) {
   uint64_t bits = hdi_claim_free_blocks(page->map + (size_t)group * 64, count);
   uint32_t touched = page->fresh - group * 64;
   if (touched >= 64) return bits;
-  bits &= hd_low_mask(touched);
-  *count = hd_bit_count(bits);
-  return bits;
+  *count -= hd_min((uint32_t)page->capacity - group * 64, 64) - touched;
+  return bits & hd_low_mask(touched);
 }
 
 /* Only busy classes are worth memory that makes claims fewer. Of the others there are many, and each would keep what it once touched. */
@@ -108,15 +107,20 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   return bits;
 }
 
-/* Let the slot of a page's class stand for a group of it, with these bits claimed; count: how many they are. */
-FAST bool hdi_claim_bits(hd_unit *page, hd_class *class, uint32_t group, uint64_t bits, uint32_t count) {
+/* Let the slot of a page's class stand for a group of it, of which so many blocks are claimed. */
+FAST void hdi_claim_group_of(hd_unit *page, hd_class *class, uint32_t group, uint32_t count) {
   hd_store_owned(&page->credit, page->credit + count);
   page->group = group;
-  hd_store_owned(&class->slot.bits, bits);
   class->zeroed = false;
   class->slot.block_bytes = page->block_bytes;
   class->slot.blocks = page->base + (size_t)group * 64 * page->block_bytes;
   class->slot.map = page->map + (size_t)group * 64;
+}
+
+/* The same with these bits in it. */
+FAST bool hdi_claim_bits(hd_unit *page, hd_class *class, uint32_t group, uint64_t bits, uint32_t count) {
+  hdi_claim_group_of(page, class, group, count);
+  hd_store_owned(&class->slot.bits, bits);
   return true;
 }
 
@@ -127,7 +131,7 @@ FAST bool hdi_claim_pays(const hd_unit *page, const hd_class *class, int64_t unu
 }
 
 /* The next group of a CURRENT page, or the first one again, where other threads have told nothing: what most claims come to. Returns its
- * bits; 0: none are free, or there is more to see to. */
+ * bits, 0 if none are free or there is more to see to; the caller puts them into the slot. */
 FAST uint64_t hdi_claim_quick(hd_unit *page, hd_class *class) {
   uint32_t group = page->group + 1;
   uint32_t count = 0;
@@ -138,7 +142,7 @@ FAST uint64_t hdi_claim_quick(hd_unit *page, hd_class *class) {
     group = 0;
   }
   uint64_t bits = hdi_claim_touched(page, group, &count);
-  if (bits != 0) hdi_claim_bits(page, class, group, bits, count);
+  if (bits != 0) hdi_claim_group_of(page, class, group, count);
   return bits;
 }
 
@@ -198,17 +202,24 @@ static inline bool hdi_claim_next(hd_unit *page, hd_class *class) {
   return hdi_claim_untold(page, class) || hdi_claim_virgin(page, class);
 }
 
-/* The bits of a class's slot, claimed if it has none. 0: no memory. quick: whether the next group is looked for here; what else there is to
- * do finds it too, and pages of medium classes have no second one. */
-FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index, bool quick) {
+/* The bits of a small class's slot, claimed if it has none, without a look at more than two groups; 0: hdi_heap_refill has to go on. The
+ * caller puts them into the slot. */
+FAST uint64_t hdi_claim_small(hd_heap *heap, hd_class *class) {
+  uint64_t bits = class->slot.bits;
+  if (HD_UNLIKELY(bits != 0)) return bits; /* a signal handler's */
+  hdi_claim_count(heap, class);
+  if (HD_UNLIKELY(class->page == NULL)) return 0;
+  bits = hdi_claim_again(class->page, class);
+  return bits != 0 ? bits : hdi_claim_quick(class->page, class);
+}
+
+/* The bits of a class's slot, claimed if it has none. 0: no memory. */
+FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
   uint64_t bits = class->slot.bits;
   if (bits != 0) return bits;
   hdi_claim_count(heap, class);
-  if (class->page != NULL) {
-    bits = hdi_claim_again(class->page, class);
-    if (bits == 0 && quick) bits = hdi_claim_quick(class->page, class);
-  }
+  if (class->page != NULL) bits = hdi_claim_again(class->page, class);
   if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = class->slot.bits;
   return bits;
 }

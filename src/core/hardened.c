@@ -74,7 +74,7 @@ static inline uint8_t *pick(hd_hardened *own, hd_slot *slot, uint64_t bits) {
 static uint8_t *take_gated(hd_heap *heap, unsigned class_index, bool *zeroed) {
   uint8_t *p = NULL;
   hdi_gate_enter(heap);
-  uint64_t bits = hdi_claim(heap, class_index, true);
+  uint64_t bits = hdi_claim(heap, class_index);
   if (bits != 0) {
     *zeroed = heap->class[class_index].zeroed;
     p = pick(heap->hardened, &heap->class[class_index].slot, bits);
