@@ -1,4 +1,4 @@
-/* Behind the fast paths: refills, large blocks, frees of other heaps' blocks, realloc, calloc and aligned requests.
+/* Behind the fast paths: refills, large blocks, frees of other heaps' blocks, calloc and aligned requests.
  * See alloc.h.
  * SPDX-License-Identifier: MIT */
 #include "core/alloc.h"
@@ -27,11 +27,6 @@ enum {
   LOOKS = 16,                     /* pages of it that are looked at before all of it is */
   TOUCH_MAX = 1024 * 1024         /* fresh memory up to this is touched for calloc where there are threads */
 };
-
-static void *no_memory(void) {
-  errno = ENOMEM;
-  return NULL;
-}
 
 /* ---- small and medium -------------------------------------------------------------------------------------------- */
 
@@ -70,7 +65,7 @@ static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fi
 static SLOW void *take_after_collecting(hd_heap *heap, unsigned *class_index, enum fit fit, bool *zeroed) {
   hdi_purge_collect(0);
   void *p = take_gated(heap, class_index, fit, zeroed);
-  return p != NULL ? p : no_memory();
+  return p != NULL ? p : hdi_no_memory();
 }
 
 static inline void *take(hd_heap *heap, unsigned *class_index, enum fit fit, bool *zeroed) {
@@ -93,7 +88,7 @@ static inline hd_heap *own_heap(void) {
 /* malloc and calloc of a thread without a heap of the default mode. */
 static SLOW void *alloc_elsewhere(size_t bytes, bool zero) {
   if (hdi_hardened_is_on()) return hdi_hardened_alloc(bytes, zero);
-  if (!hdi_thread_is_passthrough()) return no_memory();
+  if (!hdi_thread_is_passthrough()) return hdi_no_memory();
   return zero ? hdi_next_get()->calloc(1, bytes) : hdi_next_get()->malloc(bytes);
 }
 
@@ -134,13 +129,13 @@ static void touch(uint8_t *p, size_t bytes) {
 
 static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zero) {
   bool zeroed = false;
-  if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
+  if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return hdi_no_memory();
   void *p = large_once(heap, bytes, alignment, zero, &zeroed);
   if (HD_UNLIKELY(p == NULL) && !heap->explicit_heap) {
     hdi_purge_collect(0);
     p = large_once(heap, bytes, alignment, zero, &zeroed);
   }
-  if (p == NULL) return no_memory();
+  if (p == NULL) return hdi_no_memory();
   if (zero && !zeroed) {
     size_t whole = hd_round_up(bytes, hdi_os.page_bytes);
     if (!should_exchange(heap, p, whole) || !hdi_os_purge(p, whole)) memset(p, 0, whole);
@@ -151,7 +146,7 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
 }
 
 static __attribute__((noinline)) void *alloc_new_run(size_t bytes) {
-  if (bytes > PTRDIFF_MAX) return no_memory();
+  if (bytes > PTRDIFF_MAX) return hdi_no_memory();
   hd_heap *heap = own_heap();
   if (heap == NULL) return alloc_elsewhere(bytes, false);
   return alloc_large(heap, bytes, 1, false);
@@ -284,7 +279,7 @@ static inline void clear(uint8_t *p, size_t bytes) {
 
 void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   size_t total = 0;
-  if (HD_UNLIKELY(!hd_multiply(count, bytes, &total))) return no_memory();
+  if (HD_UNLIKELY(!hd_multiply(count, bytes, &total))) return hdi_no_memory();
   if (HD_UNLIKELY(total > HD_SMALL_MAX)) return hdi_alloc_zeroed_slow(total);
   hd_heap *heap = hdi_heap_self;
   hd_slot *slot = hdi_alloc_small_slot(heap, total); /* its class begins with it */
@@ -311,7 +306,7 @@ static inline void *alloc_class(hd_heap *heap, unsigned class_index, enum fit fi
 }
 
 void *hdi_alloc_zeroed_slow(size_t bytes) {
-  if (bytes > PTRDIFF_MAX) return no_memory();
+  if (bytes > PTRDIFF_MAX) return hdi_no_memory();
   hd_heap *heap = own_heap();
   if (HD_UNLIKELY(heap == NULL)) return alloc_elsewhere(bytes, true);
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
@@ -343,11 +338,11 @@ void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
     size_t rounded = hd_round_up(hd_max(bytes, 1), alignment);
     if (fits_by_size(alignment, rounded)) return zero ? hdi_alloc_zeroed(1, rounded) : hdi_alloc(rounded);
   }
-  if (bytes > PTRDIFF_MAX) return no_memory();
+  if (bytes > PTRDIFF_MAX) return hdi_no_memory();
   hd_heap *heap = own_heap();
   if (HD_LIKELY(heap != NULL)) return aligned_in(heap, alignment, bytes, zero);
   if (hdi_hardened_is_on()) return hdi_hardened_alloc_aligned(alignment, bytes, zero);
-  if (!hdi_thread_is_passthrough()) return no_memory();
+  if (!hdi_thread_is_passthrough()) return hdi_no_memory();
   void *p = hdi_next_get()->memalign(alignment, bytes);
   if (p != NULL && zero) memset(p, 0, bytes);
   return p;
@@ -613,136 +608,6 @@ void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit) {
   else if (hdi_free_local(unit->head, unit->map + index)) hdi_free_event(heap, unit->head);
 }
 
-/* ---- looking at and resizing blocks ------------------------------------------------------------------------------ */
-
-/* The unit of a live block that starts at p; NULL, after a report, for anything else in Heddle's memory. */
-static hd_unit *live_block(const char *verb, const void *p, hd_unit *unit) {
-  unsigned kind = hd_load_acquire(&unit->kind);
-  if (HD_LIKELY(kind == HD_UNIT_PAGE)) {
-    uint64_t index = hdi_unit_block_index(unit, p);
-    if (HD_LIKELY(index < unit->capacity && hd_load_relaxed(&unit->map[index]) == HD_BLOCK_LIVE)) return unit;
-  } else if (kind == HD_UNIT_LARGE && unit->base == p && hd_load_relaxed(&unit->live) == 1) {
-    return unit;
-  }
-  hdi_report_misuse(verb, p, unit);
-  return NULL;
-}
-
-/* The unit of a live block of a thread's page, by free()'s way; NULL for all others, which may well be blocks. */
-FAST hd_unit *quick_block(const void *p) {
-  hd_unit *unit = hdi_space_entry(p);
-  uintptr_t owner = hd_load_acquire(&unit->owner);
-  uint64_t index = hdi_unit_block_index(unit, p);
-  bool known = owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0 && index < hd_load_owned(&unit->capacity);
-  return known && hd_load_relaxed(&unit->map[index]) == HD_BLOCK_LIVE ? unit : NULL;
-}
-
-size_t hdi_usable(const void *p) {
-  hd_unit *quick = quick_block(p);
-  if (HD_LIKELY(quick != NULL)) return quick->block_bytes;
-  if (p == NULL) return 0;
-  hd_unit *unit = hdi_space_find(p);
-  if (HD_UNLIKELY(unit == NULL)) {
-    const hd_next *next = hdi_next_get();
-    if (hdi_space_covers(p)) {
-      hdi_report_misuse("usable_size", p, NULL);
-      return 0;
-    }
-    return next->usable != NULL ? next->usable((void *)(uintptr_t)p) : 0;
-  }
-  unit = live_block("usable_size", p, unit);
-  if (unit != NULL && hdi_unit_is_hardened(unit)) return hdi_hardened_check("usable_size", p, unit);
-  return unit == NULL ? 0 : unit->block_bytes;
-}
-
-/* Whether a block of old bytes should stay where it is for a request of bytes that fits it. */
-static bool stays(size_t old, size_t bytes) { return bytes <= old && (bytes >= old / 2 || old <= 64); }
-
-static bool resize_large(hd_unit *unit, size_t bytes) {
-  hd_heap *heap = hdi_heap_explicit_owner(unit);
-  if (heap != NULL) hdi_lock_take(&heap->lock);
-  bool done = hdi_large_resize(unit, bytes);
-  if (heap != NULL) hdi_lock_drop(&heap->lock);
-  return done;
-}
-
-/* user: the heap with one user for whom it happens, or NULL. Anybody else must not take memory from such a heap. */
-static void *realloc_by_copy(hd_heap *user, hd_unit *unit, void *p, size_t bytes) {
-  hd_heap *heap = user != NULL ? user : hdi_heap_explicit_owner(unit);
-  size_t old = unit->block_bytes;
-  bool here = heap != NULL && (heap == user || !heap->one_user);
-  int kept = bytes > old ? 0 : errno;
-  void *target = here ? hdi_alloc_from(heap, bytes, false) : hdi_alloc(bytes);
-  if (HD_UNLIKELY(target == NULL)) {
-    if (bytes > old) return NULL;
-    errno = kept; /* to shrink needs no memory */
-    return p;
-  }
-  memcpy(target, p, hd_min(old, bytes));
-  if (user != NULL) hdi_free_of_user(user, p);
-  else hdi_free(p);
-  return target;
-}
-
-/* A block of a heap, by its one user. */
-static void *realloc_of_user(hd_heap *heap, hd_unit *unit, void *p, size_t bytes) {
-  unit = live_block("realloc", p, unit);
-  if (HD_UNLIKELY(unit == NULL || bytes > PTRDIFF_MAX)) return no_memory();
-  bool page = hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE;
-  if (page && stays(unit->block_bytes, bytes)) return p;
-  if (!page && bytes > HD_MEDIUM_MAX && resize_large(unit, bytes)) return p;
-  return realloc_by_copy(heap, unit, p, bytes);
-}
-
-static SLOW void *realloc_foreign(void *p, size_t bytes) {
-  if (hdi_space_covers(p)) {
-    hdi_report_misuse("realloc", p, NULL);
-    return no_memory();
-  }
-  const hd_next *next = hdi_next_get();
-  if (next->realloc != NULL) return next->realloc(p, bytes);
-  hdi_report_foreign("realloc", p);
-  return no_memory();
-}
-
-void *hdi_realloc(void *p, size_t bytes) {
-  hd_unit *quick = quick_block(p);
-  if (HD_LIKELY(quick != NULL) && bytes - 1 < PTRDIFF_MAX) {
-    return stays(quick->block_bytes, bytes) ? p : realloc_by_copy(NULL, quick, p, bytes);
-  }
-  if (p == NULL) return hdi_alloc(bytes);
-  hd_unit *unit = hdi_space_find(p);
-  if (HD_UNLIKELY(unit == NULL)) return realloc_foreign(p, bytes);
-  if (HD_UNLIKELY(bytes == 0)) {
-    hdi_free(p);
-    return NULL;
-  }
-  if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return no_memory();
-  unit = live_block("realloc", p, unit);
-  if (HD_UNLIKELY(unit == NULL)) return no_memory();
-  if (hdi_unit_is_hardened(unit)) return hdi_hardened_realloc(p, unit, bytes);
-  if (hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) {
-    return stays(unit->block_bytes, bytes) ? p : realloc_by_copy(NULL, unit, p, bytes);
-  }
-  bool one_unit = unit->run_units == 1 && bytes >= unit->block_bytes / 2;
-  if ((bytes > HD_MEDIUM_MAX || one_unit) && resize_large(unit, bytes)) return p;
-  if (bytes > HD_MEDIUM_MAX) {
-    hd_heap *heap = own_heap();
-    void *moved = heap == NULL ? NULL : hdi_large_move(heap, unit, bytes);
-    if (moved != NULL) return moved;
-  }
-  return realloc_by_copy(NULL, unit, p, bytes);
-}
-
-void *hdi_expand(void *p, size_t bytes) {
-  hd_unit *unit = p == NULL || bytes > PTRDIFF_MAX ? NULL : hdi_space_find(p);
-  if (unit != NULL) unit = live_block("expand", p, unit);
-  if (unit == NULL) return NULL;
-  if (hdi_unit_is_hardened(unit)) return hdi_hardened_expand(p, unit, bytes) ? p : NULL;
-  if (hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) return bytes <= unit->block_bytes ? p : NULL;
-  return resize_large(unit, hd_max(bytes, 1)) ? p : NULL;
-}
-
 /* ---- explicit heaps ---------------------------------------------------------------------------------------------- */
 
 /* With the heap's lock held. */
@@ -750,7 +615,7 @@ static void *alloc_locked(hd_heap *heap, size_t bytes, bool zero) {
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, zero);
   unsigned class_index = hdi_sizeclass_of(bytes);
   uint64_t bits = hdi_claim(heap, class_index);
-  if (bits == 0) return no_memory();
+  if (bits == 0) return hdi_no_memory();
   bool zeroed = heap->class[class_index].zeroed;
   void *p = hdi_alloc_take(&heap->class[class_index].slot, bits);
   if (zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
@@ -762,7 +627,7 @@ void *hdi_alloc_user_slow(hd_heap *heap, size_t bytes, bool zero) {
   unsigned class_index = hdi_sizeclass_of(bytes);
   bool zeroed = false;
   void *p = take_gated(heap, &class_index, FIT_EXACT, &zeroed);
-  if (p == NULL) return no_memory();
+  if (p == NULL) return hdi_no_memory();
   if (zero && !zeroed) clear(p, hdi_sizeclass_bytes(class_index));
   return p;
 }
@@ -777,7 +642,7 @@ void *hdi_alloc_from(hd_heap *heap, size_t bytes, bool zero) {
 
 void *hdi_alloc_aligned_from(hd_heap *heap, size_t alignment, size_t bytes, bool zero) {
   if (bad_alignment(alignment)) return NULL;
-  if (bytes > PTRDIFF_MAX) return no_memory();
+  if (bytes > PTRDIFF_MAX) return hdi_no_memory();
   unsigned class_index = hdi_sizeclass_aligned(alignment, bytes);
   if (heap->one_user) {
     if (class_index == 0) return alloc_large(heap, hd_max(bytes, 1), alignment, zero);
@@ -789,17 +654,4 @@ void *hdi_alloc_aligned_from(hd_heap *heap, size_t alignment, size_t bytes, bool
   else p = alloc_locked(heap, hdi_sizeclass_bytes(class_index), zero);
   hdi_lock_drop(&heap->lock);
   return p;
-}
-
-void *hdi_realloc_from(hd_heap *heap, void *p, size_t bytes) {
-  if (p == NULL) return hdi_alloc_from(heap, bytes, false);
-  hd_unit *unit = hdi_space_find(p);
-  if (unit == NULL || hdi_heap_explicit_owner(unit) != heap) {
-    hdi_report_other_heap("realloc", p);
-    return no_memory();
-  }
-  if (!heap->one_user) return hdi_realloc(p, bytes);
-  if (bytes != 0) return realloc_of_user(heap, unit, p, bytes);
-  hdi_free_of_user(heap, p);
-  return NULL;
 }

@@ -8,7 +8,15 @@
 #ifndef HD_CORE_ALLOC_H
 #define HD_CORE_ALLOC_H
 
+#include <errno.h>
+
 #include "core/page.h"
+
+/* What a call returns for which there is no memory. */
+static inline void *hdi_no_memory(void) {
+  errno = ENOMEM;
+  return NULL;
+}
 
 void *hdi_alloc_slow(size_t bytes);
 void *hdi_alloc_claim(size_t bytes, hd_slot *slot);

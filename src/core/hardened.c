@@ -57,11 +57,6 @@ bool hdi_hardened_attach(hd_heap *heap) {
 
 /* ---- malloc ------------------------------------------------------------------------------------------------------ */
 
-static void *no_memory(void) {
-  errno = ENOMEM;
-  return NULL;
-}
-
 /* A random one of a slot's blocks; bits is not 0. */
 static inline uint8_t *pick(hd_hardened *own, hd_slot *slot, uint64_t bits) {
   unsigned turn = (unsigned)hdi_hardened_random(own) & 63;
@@ -118,7 +113,7 @@ static inline void *alloc_class(hd_heap *heap, unsigned class_index, size_t byte
   } else {
     p = take_gated(heap, class_index, &zeroed);
     if (HD_UNLIKELY(p == NULL)) p = take_after_collecting(heap, class_index, &zeroed);
-    if (HD_UNLIKELY(p == NULL)) return no_memory();
+    if (HD_UNLIKELY(p == NULL)) return hdi_no_memory();
   }
   if (zero && !zeroed) clear(p, slot->block_bytes);
   hdi_seal_set(p, slot->block_bytes, bytes);
@@ -135,7 +130,7 @@ static SLOW void *alloc_run(hd_heap *heap, size_t alignment, size_t bytes, bool 
   if (p != NULL) return p;
   make_room();
   p = hdi_hardened_run_alloc(heap, alignment, bytes, zero, HD_RUN_LARGE);
-  return p != NULL ? p : no_memory();
+  return p != NULL ? p : hdi_no_memory();
 }
 
 static inline hd_heap *my_heap(void) {
@@ -145,7 +140,7 @@ static inline hd_heap *my_heap(void) {
 
 void *hdi_hardened_alloc(size_t bytes, bool zero) {
   hd_heap *heap = my_heap();
-  if (HD_UNLIKELY(heap == NULL)) return no_memory();
+  if (HD_UNLIKELY(heap == NULL)) return hdi_no_memory();
   if (HD_UNLIKELY(bytes > HD_HARDENED_MAX)) return alloc_run(heap, 16, bytes, zero, HD_RUN_LARGE);
   if (HD_UNLIKELY(--heap->hardened->sample_left == 0)) {
     void *p = alloc_sample(heap, bytes, zero);
@@ -156,7 +151,7 @@ void *hdi_hardened_alloc(size_t bytes, bool zero) {
 
 void *hdi_hardened_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
   hd_heap *heap = my_heap();
-  if (HD_UNLIKELY(heap == NULL)) return no_memory();
+  if (HD_UNLIKELY(heap == NULL)) return hdi_no_memory();
   unsigned class_index = bytes > HD_HARDENED_MAX ? 0 : hdi_sizeclass_aligned(alignment, bytes + HD_SEAL_BYTES);
   return class_index != 0 ? alloc_class(heap, class_index, bytes, zero) : alloc_run(heap, alignment, bytes, zero, HD_RUN_LARGE);
 }

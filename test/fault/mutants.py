@@ -48,7 +48,7 @@ MUTANTS = [
            "  if (!hdi_os_commit(memory, bytes)) {\n    hdi_os_unreserve(memory, bytes);", "-w look -m kind -k commit"),
     Mutant("a start that failed is final", "core/thread.c", "if (!start_space()) return START_NONE;",
            "static bool gone;\n  if (gone || !start_space()) return gone = true, START_NONE;", "-w look -m from"),
-    Mutant("no memory, and errno says nothing", "core/alloc.c", "  errno = ENOMEM;\n  return NULL;", "  return NULL;", "-w tight -m from"),
+    Mutant("no memory, and errno says nothing", "core/alloc.h", "  errno = ENOMEM;\n  return NULL;", "  return NULL;", "-w tight -m from"),
     Mutant("the barrier is asked for once", "core/purge.c", "if (!purge.barrier_ready) purge.barrier_ready",
            "static bool tried;\n  if (!tried) tried = true, purge.barrier_ready", "-w threads -m kind -k barrier"),
     Mutant("half a page is purged", "core/page.c", "size_t step = hdi_os.page_bytes;", "size_t step = 4096;",

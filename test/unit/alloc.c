@@ -226,7 +226,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_sizes),           cmocka_unit_test(all_sizes_zeroed), cmocka_unit_test(all_alignments),
       cmocka_unit_test(resized_between_edges), cmocka_unit_test(recalloc_stays_zero), cmocka_unit_test(refused),
-      cmocka_unit_test(all_classes_at_all_alignments), cmocka_unit_test(no_group_yet),      cmocka_unit_test(moments),           cmocka_unit_test(claimed_meanwhile),
+      cmocka_unit_test(all_classes_at_all_alignments), cmocka_unit_test(no_group_yet),      cmocka_unit_test(moments),
+      cmocka_unit_test(claimed_meanwhile),
   };
   return cmocka_run_group_tests(tests, make_heap, drop_heap);
 }
