@@ -2,11 +2,11 @@
  * SPDX-License-Identifier: MIT */
 #include "core/options.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "base/atomic.h"
 #include "base/bits.h"
-#include "base/atomic.h"
 #include "base/text.h"
 #include "core/report.h"
 #include "os/os.h"
@@ -20,31 +20,44 @@ hd_options hdi_options = {
 #undef OPTION
 };
 
-/* The words of each type; NULL-terminated. NUMBER has none. */
-static const char *const words_FLAG[] = {"off", "on", NULL};
-static const char *const words_NUMBER[] = {NULL};
-static const char *const words_STATS[] = {"off", "on", "json", NULL};
-static const char *const words_PASSTHROUGH[] = {"off", "on", "auto", NULL};
-static const char *const words_ONERROR[] = {"abort", "report", "ignore", NULL};
-static const char *const words_THP[] = {"auto", "never", "always", NULL};
+enum type { FLAG, NUMBER, STATS, PASSTHROUGH, ONERROR, THP };
+
+/* The words of each type, in the order of their values; the rest is empty, and all of NUMBER. */
+static const char words[][4][8] = {
+    [FLAG] = {"off", "on"},
+    [NUMBER] = {""},
+    [STATS] = {"off", "on", "json"},
+    [PASSTHROUGH] = {"off", "on", "auto"},
+    [ONERROR] = {"abort", "report", "ignore"},
+    [THP] = {"auto", "never", "always"},
+};
+
+/* Without pointers, as all tables of texts here: each would be a relocation of 24 bytes, which every process has in memory. */
+enum { NAME_BYTES = 18, UNIT_BYTES = 8, TEXT_BYTES = 80 };
 
 typedef struct option {
-  const char *name;
-  const char *const *words;
-  int64_t standard, min, max;
-  int64_t *value;
-  const char *unit, *text;
+  char name[NAME_BYTES], unit[UNIT_BYTES], text[TEXT_BYTES];
+  uint8_t type; /* enum type */
   bool late;
+  uint16_t at; /* where its value stands in hdi_options */
+  int64_t min, max;
 } option;
+
+#define OPTION(field, name, type, standard, min, max, unit, late, text) \
+  _Static_assert(sizeof name <= NAME_BYTES && sizeof unit <= UNIT_BYTES && sizeof text <= TEXT_BYTES, name);
+#include "core/options.def"
+#undef OPTION
 
 static const option table[] = {
 #define OPTION(field, name, type, standard, min, max, unit, late, text) \
-  {name, words_##type, standard, min, max, &hdi_options.field, unit, text, late},
+  {name, unit, text, type, late, offsetof(hd_options, field), min, max},
 #include "core/options.def"
 #undef OPTION
 };
 
 enum { OPTION_COUNT = sizeof table / sizeof table[0], FILE_BYTES = 4096 };
+
+static int64_t *value_of(const option *item) { return (int64_t *)(void *)((char *)&hdi_options + item->at); }
 
 static bool running; /* after init: options that are not `late` are fixed */
 
@@ -56,14 +69,14 @@ static const option *find(const char *name, size_t length) {
 }
 
 static bool read_value(const option *item, const char *text, size_t length, int64_t *value) {
-  if (item->words[0] == NULL) {
+  if (item->type == NUMBER) {
     uint64_t number = 0;
     if (!hdi_text_read_bytes(text, length, &number) || number > INT64_MAX) return false;
     *value = (int64_t)number;
     return *value >= item->min && *value <= item->max;
   }
   if (length == 0) text = "on", length = 2; /* a bare key means on */
-  if (item->words == words_FLAG || item->words == words_STATS) {
+  if (item->type == FLAG || item->type == STATS) {
     if (hdi_text_equal(text, length, "1") || hdi_text_equal(text, length, "yes") || hdi_text_equal(text, length, "true")) {
       text = "on", length = 2;
     }
@@ -71,8 +84,8 @@ static bool read_value(const option *item, const char *text, size_t length, int6
       text = "off", length = 3;
     }
   }
-  for (int64_t word = 0; item->words[word] != NULL; word++) {
-    if (hdi_text_equal(text, length, item->words[word])) {
+  for (int64_t word = 0; words[item->type][word][0] != 0; word++) {
+    if (hdi_text_equal(text, length, words[item->type][word])) {
       *value = word;
       return true;
     }
@@ -86,7 +99,7 @@ static hd_status set(const char *name, size_t name_length, const char *text, siz
   if (item == NULL) return HD_ERR_UNKNOWN;
   if (running && !item->late) return HD_ERR_LATE;
   if (!read_value(item, text, length, &value)) return HD_ERR_VALUE;
-  hd_store_owned(item->value, value);
+  hd_store_owned(value_of(item), value);
   return HD_OK;
 }
 
@@ -182,7 +195,7 @@ static void read_single_variables(void) {
 }
 
 static void put_value(hd_text *text, const option *item, int64_t value) {
-  if (item->words[0] != NULL) hdi_text_put(text, item->words[value]);
+  if (item->type != NUMBER) hdi_text_put(text, words[item->type][value]);
   else hdi_text_decimal(text, (uint64_t)value);
 }
 
@@ -197,18 +210,18 @@ SLOW static void print_table(bool help) {
     char value[32];
     hd_text part;
     hdi_text_start(&part, value, sizeof value);
-    put_value(&part, &table[i], *table[i].value);
+    put_value(&part, &table[i], *value_of(&table[i]));
     hdi_text_put(&text, "  ");
     hdi_text_pad(&text, table[i].name, 18);
     hdi_text_pad(&text, value, 8);
     if (help) {
       hdi_text_put(&text, " ");
-      for (int word = 0; table[i].words[word] != NULL; word++) {
+      for (int word = 0; words[table[i].type][word][0] != 0; word++) {
         hdi_text_put(&text, word == 0 ? "(" : "|");
-        hdi_text_put(&text, table[i].words[word]);
+        hdi_text_put(&text, words[table[i].type][word]);
       }
-      hdi_text_put(&text, table[i].words[0] != NULL ? ") " : table[i].unit);
-      if (table[i].words[0] == NULL) hdi_text_put(&text, " ");
+      hdi_text_put(&text, table[i].type != NUMBER ? ") " : table[i].unit);
+      if (table[i].type == NUMBER) hdi_text_put(&text, " ");
       hdi_text_put(&text, table[i].text);
     }
     hdi_text_put(&text, "\n");
@@ -248,6 +261,6 @@ HD_EXPORT size_t hd_option_get(const char *name, char *buffer, size_t bytes) {
   hdi_text_start(&text, buffer, bytes);
   read_once();
   const option *item = name == NULL ? NULL : find(name, strlen(name));
-  if (item != NULL) put_value(&text, item, hd_load_owned(item->value));
+  if (item != NULL) put_value(&text, item, hd_load_owned(value_of(item)));
   return text.wanted;
 }

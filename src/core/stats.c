@@ -179,9 +179,10 @@ HD_EXPORT bool hd_heap_stats_get(hd_heap *heap, hd_stats *stats) { return heap !
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
 
+/* Without pointers: see options.c. */
 typedef struct hd_field {
-  const char *name, *text;
-  size_t offset;
+  char name[16], text[42];
+  uint8_t offset;
   bool bytes;
 } hd_field;
 

@@ -1,6 +1,6 @@
 /* What a small program has in memory of the library: nothing of its constants, and of its code only what lies in the first segment (see
  * src/heddle.ld); and a larger one, whose memory goes back and whose blocks grow, no more than the second one, too. One page fault in the
- * last brings in 64 KiB. Runs without any HEDDLE variable, whose reading needs the options'
+ * last brings in 64 KiB. What the loader reads of it is four pages. Runs without any HEDDLE variable, whose reading needs the options'
  * names. And of its variables one page that is written, with the first heap in it; and one of the window, beside those with its blocks.
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
@@ -18,7 +18,8 @@ struct segment {
   const char *start;
   size_t bytes;
 };
-static struct segment constants[2], code[3]; /* code: what most programs run, what larger ones do, and the rest */
+/* front: what the loader reads; code: what most programs run, what larger ones do, and the rest */
+static struct segment front, constants[2], code[3];
 static int constant_count, codes;
 static uintptr_t variables, variables_end;
 
@@ -37,6 +38,7 @@ static int find_segments(struct dl_phdr_info *object, size_t bytes, void *unused
     if (segment->p_type == PT_GNU_RELRO && variables < end) variables = end / ts_os_page() * ts_os_page();
     struct segment found = {(const char *)start, segment->p_memsz};
     if (segment->p_type == PT_LOAD && segment->p_flags == (PF_R | PF_X) && codes < 3) code[codes++] = found;
+    if (segment->p_type == PT_LOAD && segment->p_offset == 0) front = found;
     bool constant = segment->p_type == PT_LOAD && segment->p_flags == PF_R && segment->p_offset != 0;
     if (constant && constant_count < 2) constants[constant_count++] = found;
   }
@@ -171,6 +173,7 @@ int main(void) {
   size_t read = constants_resident();
   TS_CHECK(read == 0, "%zu KiB of the library's constants are in memory", read >> 10);
 #ifdef HEDDLE_TEST_RARE_CODE
+  TS_CHECK(front.bytes > 0 && front.bytes <= 16 * 1024, "the loader reads %zu bytes: are there pointers in a table of texts?", front.bytes);
   TS_CHECK(codes == 3 && code[2].bytes > code[0].bytes, "the code that few programs run is not apart");
   TS_CHECK(resident(code[0]) > 0 && resident(code[0]) <= 44 * 1024, "%zu KiB of what most programs run", resident(code[0]) >> 10);
   for (int i = 1; i < 3; i++) {
