@@ -73,16 +73,10 @@ static inline void *take(hd_heap *heap, unsigned *class_index, enum fit fit, boo
   return HD_LIKELY(p != NULL) ? p : take_after_collecting(heap, class_index, fit, zeroed);
 }
 
-static SLOW hd_heap *first_heap(void) {
+hd_heap *hdi_alloc_first_heap(void) {
   if (hdi_hardened_is_on()) return NULL;
   hd_heap *heap = hdi_thread_heap();
   return hdi_hardened_is_on() ? NULL : heap;
-}
-
-/* The calling thread's heap, or NULL: then the call is hardened mode's or the next allocator's, or fails. */
-static inline hd_heap *own_heap(void) {
-  hd_heap *heap = hdi_heap_self;
-  return HD_LIKELY(!hdi_heap_is_empty(heap)) ? heap : first_heap();
 }
 
 /* malloc and calloc of a thread without a heap of the default mode. */
@@ -94,7 +88,7 @@ static SLOW void *alloc_elsewhere(size_t bytes, bool zero) {
 
 static SLOW void *alloc_first(size_t bytes) {
   if (HD_LIKELY(hdi_hardened_is_on())) return hdi_hardened_alloc(bytes, false);
-  return first_heap() != NULL ? hdi_alloc(bytes) : alloc_elsewhere(bytes, false);
+  return hdi_alloc_first_heap() != NULL ? hdi_alloc(bytes) : alloc_elsewhere(bytes, false);
 }
 
 /* ---- large ------------------------------------------------------------------------------------------------------- */
@@ -147,7 +141,7 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
 
 static __attribute__((noinline)) void *alloc_new_run(size_t bytes) {
   if (bytes > PTRDIFF_MAX) return hdi_no_memory();
-  hd_heap *heap = own_heap();
+  hd_heap *heap = hdi_alloc_own_heap();
   if (heap == NULL) return alloc_elsewhere(bytes, false);
   return alloc_large(heap, bytes, 1, false);
 }
@@ -187,7 +181,7 @@ HOT void *hdi_alloc_claim(size_t bytes, hd_slot *slot) {
   hd_heap *heap = hdi_heap_self;
   hd_class *class = (hd_class *)slot; /* which begins with it */
   if (HD_UNLIKELY(hdi_heap_is_empty(heap) || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
-  uint64_t bits = hdi_claim_small(heap, class);
+  uint64_t bits = hdi_claim_here(heap, class, true);
   if (HD_UNLIKELY(bits == 0)) return alloc_refilled(heap, class, bytes);
   void *p = hdi_alloc_take(slot, bits);
   hdi_gate_leave(heap);
@@ -307,7 +301,7 @@ static inline void *alloc_class(hd_heap *heap, unsigned class_index, enum fit fi
 
 void *hdi_alloc_zeroed_slow(size_t bytes) {
   if (bytes > PTRDIFF_MAX) return hdi_no_memory();
-  hd_heap *heap = own_heap();
+  hd_heap *heap = hdi_alloc_own_heap();
   if (HD_UNLIKELY(heap == NULL)) return alloc_elsewhere(bytes, true);
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
   void *alone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? alloc_alone(heap, bytes, true) : NULL;
@@ -339,7 +333,7 @@ void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
     if (fits_by_size(alignment, rounded)) return zero ? hdi_alloc_zeroed(1, rounded) : hdi_alloc(rounded);
   }
   if (bytes > PTRDIFF_MAX) return hdi_no_memory();
-  hd_heap *heap = own_heap();
+  hd_heap *heap = hdi_alloc_own_heap();
   if (HD_LIKELY(heap != NULL)) return aligned_in(heap, alignment, bytes, zero);
   if (hdi_hardened_is_on()) return hdi_hardened_alloc_aligned(alignment, bytes, zero);
   if (!hdi_thread_is_passthrough()) return hdi_no_memory();

@@ -18,6 +18,13 @@ static inline void *hdi_no_memory(void) {
   return NULL;
 }
 
+/* The calling thread's heap, made if it has none yet; NULL: then the call is hardened mode's or the next allocator's, or fails. */
+SLOW hd_heap *hdi_alloc_first_heap(void);
+static inline hd_heap *hdi_alloc_own_heap(void) {
+  hd_heap *heap = hdi_heap_self;
+  return HD_LIKELY(!hdi_heap_is_empty(heap)) ? heap : hdi_alloc_first_heap();
+}
+
 void *hdi_alloc_slow(size_t bytes);
 void *hdi_alloc_claim(size_t bytes, hd_slot *slot);
 void *hdi_alloc_medium(size_t bytes);

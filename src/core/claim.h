@@ -202,24 +202,21 @@ static inline bool hdi_claim_next(hd_unit *page, hd_class *class) {
   return hdi_claim_untold(page, class) || hdi_claim_virgin(page, class);
 }
 
-/* The bits of a small class's slot, claimed if it has none, without a look at more than two groups; 0: hdi_heap_refill has to go on. The
- * caller puts them into the slot. */
-FAST uint64_t hdi_claim_small(hd_heap *heap, hd_class *class) {
+/* The bits of a class's slot, and if it has none, of its group claimed once more; 0: hdi_heap_refill has to go on. quick: the next group is
+ * looked at as well, which pages of medium classes do not have. The caller puts the bits into the slot. */
+FAST uint64_t hdi_claim_here(hd_heap *heap, hd_class *class, bool quick) {
   uint64_t bits = class->slot.bits;
-  if (HD_UNLIKELY(bits != 0)) return bits; /* a signal handler's */
+  if (bits != 0) return bits; /* of a small class a signal handler's */
   hdi_claim_count(heap, class);
   if (HD_UNLIKELY(class->page == NULL)) return 0;
   bits = hdi_claim_again(class->page, class);
-  return bits != 0 ? bits : hdi_claim_quick(class->page, class);
+  return bits == 0 && quick ? hdi_claim_quick(class->page, class) : bits;
 }
 
 /* The bits of a class's slot, claimed if it has none. 0: no memory. */
 FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
-  uint64_t bits = class->slot.bits;
-  if (bits != 0) return bits;
-  hdi_claim_count(heap, class);
-  if (class->page != NULL) bits = hdi_claim_again(class->page, class);
+  uint64_t bits = hdi_claim_here(heap, class, false);
   if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = class->slot.bits;
   return bits;
 }

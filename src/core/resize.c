@@ -7,7 +7,6 @@
 
 #include "core/hardened.h"
 #include "core/large.h"
-#include "core/page.h"
 #include "core/report.h"
 #include "os/next.h"
 
@@ -123,8 +122,8 @@ void *hdi_realloc(void *p, size_t bytes) {
   bool one_unit = unit->run_units == 1 && bytes >= unit->block_bytes / 2;
   if ((bytes > HD_MEDIUM_MAX || one_unit) && resize_large(unit, bytes)) return p;
   if (bytes > HD_MEDIUM_MAX) {
-    hd_heap *heap = hdi_heap_self;
-    void *moved = hdi_heap_is_empty(heap) ? NULL : hdi_large_move(heap, unit, bytes);
+    hd_heap *heap = hdi_alloc_own_heap();
+    void *moved = heap == NULL ? NULL : hdi_large_move(heap, unit, bytes);
     if (moved != NULL) return moved;
   }
   return realloc_by_copy(NULL, unit, p, bytes);

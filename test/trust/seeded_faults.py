@@ -88,7 +88,7 @@ CLAIMS = [
     Fault("virgin blocks count as claimed", "core/claim.h", "unit.page",
           "  *count -= hd_min((uint32_t)page->capacity - group * 64, 64) - touched;\n", ""),
     Fault("what was claimed meanwhile is claimed over", "core/claim.h", "unit.alloc",
-          "  if (HD_UNLIKELY(bits != 0)) return bits; /* a signal handler's */\n", ""),
+          "  if (bits != 0) return bits; /* of a small class a signal handler's */\n", ""),
     Fault("a group is claimed again from an eighth on", "core/claim.h", "unit.page",
           "if (count * 4 < touched) {", "if (count * 8 < touched) {"),
     Fault("a quick claim goes on into virgin blocks", "core/claim.h", "unit.page",

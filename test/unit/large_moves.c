@@ -3,6 +3,7 @@
  *
  * SPDX-License-Identifier: MIT */
 #include <errno.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -181,6 +182,32 @@ static void test_no_hole_under_a_limit(void **state) {
   munmap(to, bytes);
 }
 
+static void *grow_first_of_all(void *block) {
+  assert_true(hdi_heap_is_empty(hdi_heap_self));
+  return hd_realloc(block, 64 * MIB);
+}
+
+static size_t moved_total(void) {
+  hd_stats stats = {.struct_bytes = sizeof stats};
+  assert_true(hd_stats_get(&stats));
+  return stats.moved_total;
+}
+
+/* A thread whose first call resizes another one's block moves its pages as well. */
+static void test_moved_by_a_new_thread(void **state) {
+  (void)state;
+  void *wall = NULL, *moved = NULL;
+  uint8_t *p = walled(16 * MIB, &wall);
+  size_t before = moved_total();
+  pthread_t thread;
+  assert_int_equal(pthread_create(&thread, NULL, grow_first_of_all, p), 0);
+  assert_int_equal(pthread_join(thread, &moved), 0);
+  assert_ptr_not_equal(moved, p);
+  assert_int_equal(moved_total() - before, 16 * MIB);
+  hd_free(moved);
+  hd_free(wall);
+}
+
 int main(void) {
   hd_option_set("purge", "off"); /* or runs become clean behind the test's back */
   only_pages();
@@ -188,6 +215,7 @@ int main(void) {
       cmocka_unit_test(test_shrinks_without_memory),
       cmocka_unit_test(test_copied_into_dirty_memory),
       cmocka_unit_test(test_moved_by_pages),
+      cmocka_unit_test(test_moved_by_a_new_thread),
       cmocka_unit_test(test_shrunk),
       cmocka_unit_test(test_no_hole_under_a_limit),
       cmocka_unit_test(test_cache_has_bounds),
