@@ -276,6 +276,7 @@ static void test_helper(void **state) {
     }
     ts_sleep_ms(QUIET_MS); /* until no page has changed for so long that it looks at none */
     for (size_t i = 0; i < blocks; i++) hd_free(taken[i]);
+    assert_true(any_under_way());
     await_none(40);
     for (size_t i = 0; i < blocks; i++) assert_int_not_equal(state_of(taken[i]), HD_BLOCK_SENT);
   }
