@@ -319,11 +319,11 @@ def selftest(library):
 def main():
     parser = argparse.ArgumentParser(description="Golden listings of Heddle's fast paths.")
     parser.add_argument("what", choices=["check", "update", "count", "selftest"])
-    parser.add_argument("--library", type=pathlib.Path, default=HERE.parents[1] / "build" / "libheddle.so")
+    parser.add_argument("--library", dest="file", type=pathlib.Path, default=HERE.parents[1] / "build" / "libheddle.so")
     parser.add_argument("--pairs", default=str(HERE.parents[1] / "build" / "test" / "golden" / "pairs"), help="built from pairs.c")
     arguments = parser.parse_args()
     try:
-        library = Library(arguments.library)
+        library = Library(arguments.file)
         if arguments.what == "check":
             return check(library, HERE)
         if arguments.what == "update":

@@ -63,7 +63,7 @@ def check_complaints(text, where):
 class Place:
     def __init__(self, folder, shared, library=None, options="", scale=1.0, prove=True):
         self.folder, self.shared, self.input = pathlib.Path(folder), pathlib.Path(shared), HERE / "input"
-        self.library, self.options, self.scale, self.prove = library, options, scale, prove
+        self.preload, self.options, self.scale, self.prove = library, options, scale, prove
         self.proofs, self.notes, self.logs = 0, [], []
 
     # ---- sizes, names ---------------------------------------------------------------------------------------------------
@@ -89,8 +89,8 @@ class Place:
 
     def environment(self, stats, more):
         clean = SETTINGS | {"HOME": str(self.folder), "TMPDIR": str(self.folder)}
-        if self.library:
-            clean["LD_PRELOAD"] = str(self.library)
+        if self.preload:
+            clean["LD_PRELOAD"] = str(self.preload)
             options = ",".join(part for part in (self.options, "stats:json" if stats and self.prove else "") if part)
             if options:
                 clean["HEDDLE"] = options
@@ -123,9 +123,9 @@ class Place:
 
     def count(self, name, proofs, wanted):
         self.proofs += proofs
-        if self.library and self.prove and proofs < wanted:
+        if self.preload and self.prove and proofs < wanted:
             raise Void(f"{name}: {proofs} of {wanted} statistics at exit; Heddle was not in use")
-        if not self.library and proofs:
+        if not self.preload and proofs:
             raise Void(f"{name}: Heddle was in use in the control")
 
     # ---- a server -----------------------------------------------------------------------------------------------------------

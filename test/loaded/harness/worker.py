@@ -40,7 +40,7 @@ def resolved(name):
 
 def judge(program, place, watch):
     """Was Heddle where it had to be, and nowhere else?"""
-    if not place.library:
+    if not place.preload:
         if watch.mapped():
             raise Void(f"the control had the library mapped: {', '.join(sorted(watch.mapped()))}")
         return
@@ -56,7 +56,7 @@ def judge(program, place, watch):
 
 def work(program, place):
     """(verdict, result, watch, wall): verdict is done, failed or void with its sentence."""
-    watch = Watch(place.library)
+    watch = Watch(place.preload)
     watch.start()
     began, result = time.monotonic(), None
     try:
