@@ -42,7 +42,8 @@ fn vectors_grow_and_shrink() {
     numbers.truncate(1000);
     numbers.shrink_to_fit();
     assert!(numbers.iter().enumerate().all(|(i, &n)| i as u64 == n));
-    assert!(unsafe { heddle::usable_size(numbers.as_ptr()) } < 9000);
+    let usable = unsafe { heddle::usable_size(numbers.as_ptr()) };
+    assert!((8000..=8192 * 3 / 2).contains(&usable), "{usable} bytes: its class has 8192, one that lends a block up to half more");
     let mut text = String::new();
     for i in 0..50_000 {
         text.push_str(&i.to_string());
