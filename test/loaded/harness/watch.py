@@ -95,7 +95,7 @@ class Watch(threading.Thread):
 
     def __init__(self, library):
         super().__init__(daemon=True)
-        self.library, self.seen, self.stopping = str(library) if library else "libheddle.so", {}, threading.Event()
+        self.preload, self.seen, self.stopping = str(library) if library else "libheddle.so", {}, threading.Event()
         self.own_words = words_of("self")
 
     def run(self):
@@ -110,7 +110,7 @@ class Watch(threading.Thread):
             return
         seen = self.seen.setdefault((pid, started, exe), Seen(exe))
         try:
-            if not seen.mapped and self.library in (PROC / str(pid) / "maps").read_text(errors="replace"):
+            if not seen.mapped and self.preload in (PROC / str(pid) / "maps").read_text(errors="replace"):
                 seen.mapped = True
             peak = re.search(r"^VmHWM:\s+(\d+)", (PROC / str(pid) / "status").read_text(errors="replace"), re.M)
         except OSError:
