@@ -22,7 +22,7 @@ enum {
   DEEPEST_UNITS = 4096,    /* or than 256 MiB; */
   LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
   LACK_OF_RUN = 4,         /* or a quarter, if a run does, which will be filled */
-  LEAST_OF_UNIT = 2,       /* and of the units that are looked for at least half must be found, for a single one, */
+  LEAST_OF_UNIT = 4,       /* and of the units that are looked for at least a quarter must be found, for a single one, */
   LEAST_OF_RUN = 8,        /* or an eighth, for a run */
   TAKE_BACK_BYTES = 16 << 20, /* shorter runs would cut the memory into too many ranges for the system */
   QUICK_NS = 1000000,      /* a huge page that comes within a millisecond is good enough; */

@@ -171,7 +171,7 @@ static void test_long_blocks_are_no_proof(void **state) {
   assert_int_equal(next_is_huge(), may_be_huge());
   memset(hd_malloc(too_deep() * HUGE_BYTES), 1, HUGE_BYTES);
   last = NULL;
-  assert_false(next_is_huge()); /* less than 4 MiB of pages within what counts, all of them filled */
+  assert_false(next_is_huge()); /* less than 2 MiB of pages within what counts */
 }
 
 /* In a small process the first huge page of a long run is not asked for: perhaps only the run's beginning is ever touched. */
@@ -287,6 +287,19 @@ static void test_some_are_left_out(void **state) {
     size_t share = share_in_huge(too_deep() + 4, units * HD_UNIT_BYTES, units * HD_UNIT_BYTES, &p);
     assert_in_range(share, may_be_huge() ? 60 : 0, may_be_huge() ? 99 : 0);
   }
+}
+
+/* 2 MiB of them tell enough of the next 32: one huge page of sixteen is left out, and not two. */
+static void test_few_are_left_out(void **state) {
+  uint8_t *p = NULL;
+  last = NULL;
+  begin(state);
+  take(8, 1);
+  size_t share = share_in_huge(4 * too_deep(), 8000, 8000, &p);
+  assert_in_range(share, may_be_huge() ? 93 : 0, may_be_huge() ? 99 : 0);
+  last = NULL;
+  begin(state);
+  forget();
 }
 
 /* Pages of short blocks know how much of them was handed out, and none has to be left out for them. */
@@ -471,6 +484,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_open_pages_are_left_out), /* first of all, in an empty process */
       cmocka_unit_test(test_beginning_of_long_run), /* while the process is small */
+      cmocka_unit_test(test_few_are_left_out), /* while no more than 32 MiB below count */
       cmocka_unit_test(test_system_gives_unasked),  /* before anything large is freed: the helper makes a table too */
       cmocka_unit_test(test_runs_tell_of_runs),
       cmocka_unit_test(test_huge_pages_are_no_proof),
