@@ -23,7 +23,7 @@ START_SECONDS, END_SECONDS, STARVED_FACTOR = 60, 60, 6
 @dataclass(frozen=True)
 class Allocator:
     name: str
-    library: Optional[Path]  # None: the system's own
+    preload: Optional[Path]  # None: the system's own
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ def mapping_count(pid: int) -> int:
 
 def environment_for(allocator: Allocator) -> Dict[str, str]:
     environment = {key: value for key, value in os.environ.items() if key != "LD_PRELOAD" and not key.startswith("HEDDLE_TEST")}
-    if allocator.library:
-        environment["LD_PRELOAD"] = str(allocator.library)
+    if allocator.preload:
+        environment["LD_PRELOAD"] = str(allocator.preload)
     if allocator.name == "heddle":
         environment["HEDDLE_TEST_EXPECT"] = "1"
     return environment
@@ -143,7 +143,7 @@ def watch(program: Path, shape: str, allocator: Allocator, seconds: int, mebibyt
     arguments = [str(program), "--shape", shape, "--seconds", str(most), "--mib", str(mebibytes), "-s", str(seed)]
     if fault:
         arguments += ["--fault", fault]
-    preload = f"LD_PRELOAD={allocator.library} " if allocator.library else ""
+    preload = f"LD_PRELOAD={allocator.preload} " if allocator.preload else ""
     watched = Watched(shape, allocator.name, preload + " ".join(arguments) + " --status FILE")
     with tempfile.TemporaryDirectory(prefix="soak-") as folder, open(os.path.join(folder, "error"), "w+") as error:
         page = os.path.join(folder, "status")
