@@ -376,7 +376,7 @@ static SLOW void misuse(void *p) {
   if (unit != NULL) hdi_report_misuse("free", p, unit);
 }
 
-void hdi_free_dead(hd_unit *unit, hd_block_state *state) { misuse(unit->base + (size_t)(state - unit->map) * unit->block_bytes); }
+void hdi_free_dead(hd_unit *unit, uint64_t index) { misuse(unit->base + index * unit->block_bytes); }
 
 /* The thread has no heap to count in. One that frees and frees without ever allocating (a consumer) gets one after all. */
 static SLOW void count_without_heap(hd_unit *page) {
@@ -385,10 +385,10 @@ static SLOW void count_without_heap(hd_unit *page) {
 }
 
 /* A block of another thread's page of a small class. */
-static inline void free_by_count(void *p, hd_unit *unit, uint64_t index, hd_heap *self) {
-  hd_block_state *state = unit->map + index;
+static inline void free_by_count(void *p, hd_unit *unit, hd_place place, hd_heap *self) {
+  hd_block_state *state = place.map + place.index;
   if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {
-    hdi_free_dead(unit, state);
+    hdi_free_dead(unit, place.index);
     return;
   }
   hd_unit *head = unit->head;
@@ -408,23 +408,24 @@ static SLOW void free_by_slow_count(hd_block_state *state, hd_unit *head, hd_hea
 }
 
 /* A block of another thread's page of a medium class. */
-static __attribute__((noinline)) void free_by_parcel(void *p, hd_unit *unit, uint64_t index, hd_heap *self) {
-  hd_block_state *state = unit->map + index;
-  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, state);
+static __attribute__((noinline)) void free_by_parcel(void *p, hd_unit *unit, hd_place place, hd_heap *self) {
+  hd_block_state *state = place.map + place.index;
+  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, place.index);
   else if (hdi_heap_is_empty(self) || !hdi_parcel_put(self, unit, p, state)) free_by_slow_count(state, unit->head, self);
 }
 
-/* A block of another thread's page, which index says it is. owner: the unit's word. */
-static inline void free_remote(void *p, hd_unit *unit, uint64_t index, hd_heap *self, uintptr_t owner) {
-  if ((owner & HD_OWNER_MEDIUM) != 0) free_by_parcel(p, unit, index, self);
-  else free_by_count(p, unit, index, self);
+/* A block of another thread's page, as its place says. owner: the unit's word. */
+static inline void free_remote(void *p, hd_unit *unit, hd_place place, hd_heap *self, uintptr_t owner) {
+  if ((owner & HD_OWNER_MEDIUM) != 0) free_by_parcel(p, unit, place, self);
+  else free_by_count(p, unit, place, self);
 }
 
 /* A block of a heap with one user, freed by anybody. It is announced at once, so that no table counts frees of a heap that may be
  * destroyed. */
-static void free_remote_at_once(hd_unit *unit, hd_block_state *state) {
+static void free_remote_at_once(hd_unit *unit, uint64_t index) {
+  hd_block_state *state = unit->map + index;
   if (hd_load_relaxed(state) != HD_BLOCK_LIVE) {
-    hdi_free_dead(unit, state);
+    hdi_free_dead(unit, index);
     return;
   }
   hd_unit *head = unit->head;
@@ -435,23 +436,23 @@ static void free_remote_at_once(hd_unit *unit, hd_block_state *state) {
 static SLOW void free_explicit(hd_unit *unit, uint64_t index, hd_heap *owner) {
   hd_block_state *state = unit->map + index;
   if (owner->one_user) {
-    free_remote_at_once(unit, state);
+    free_remote_at_once(unit, index);
     return;
   }
   hdi_lock_take(&owner->lock);
   bool live = hd_load_relaxed(state) == HD_BLOCK_LIVE;
   if (live && hdi_free_local(unit->head, state)) hdi_heap_settle(owner, unit->head);
   hdi_lock_drop(&owner->lock);
-  if (!live) hdi_free_dead(unit, state);
+  if (!live) hdi_free_dead(unit, index);
 }
 
 static void free_in_page(void *p, hd_unit *unit, hd_heap *self) {
   uintptr_t owner = hd_load_acquire(&unit->owner);
-  uint64_t index = hdi_unit_block_index(unit, p);
-  if (HD_UNLIKELY(index >= unit->capacity || owner == 0)) misuse(p);
-  else if (owner & HD_OWNER_HARDENED) hdi_hardened_free(unit, index);
-  else if (owner & HD_OWNER_EXPLICIT) free_explicit(unit, index, hdi_heap_owner(unit));
-  else free_remote(p, unit, index, self, owner);
+  hd_place place = hdi_free_place(unit, p);
+  if (HD_UNLIKELY(place.index >= unit->capacity || owner == 0)) misuse(p);
+  else if (owner & HD_OWNER_HARDENED) hdi_hardened_free(unit, place.index);
+  else if (owner & HD_OWNER_EXPLICIT) free_explicit(unit, place.index, hdi_heap_owner(unit));
+  else free_remote(p, unit, place, self, owner);
 }
 
 /* Past the cache: the run goes to the space, or belongs to an explicit heap. The caller has won `live`. */
@@ -527,12 +528,12 @@ void hdi_free_misfit(hd_unit *unit, uint64_t index) {
 }
 
 /* The entry is the right one if the index says so, whose ever the page is: see hdi_unit_block_index. */
-static __attribute__((noinline)) void free_of_others(void *p, hd_unit *unit, hd_heap *heap) {
+static __attribute__((noinline)) void free_of_others(void *p, hd_place place, hd_heap *heap, hd_unit *unit) {
   uintptr_t owner = hd_load_acquire(&unit->owner);
   if (HD_LIKELY(owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0)) {
-    uint64_t index = hdi_unit_block_index(unit, p);
-    if (HD_LIKELY(index < hd_load_owned(&unit->capacity))) {
-      free_remote(p, unit, index, heap, owner);
+    if (!HD_PLACE_FIRST) place = hdi_free_place(unit, p);
+    if (HD_LIKELY(place.index < hd_load_owned(&unit->capacity))) {
+      free_remote(p, unit, place, heap, owner);
       return;
     }
   }
@@ -542,15 +543,15 @@ static __attribute__((noinline)) void free_of_others(void *p, hd_unit *unit, hd_
 }
 
 /* A collector has stopped the heap. */
-static SLOW void free_later(void *p, hd_unit *unit, hd_heap *heap) {
+static SLOW void free_later(void *p, hd_heap *heap) {
   hdi_gate_wait(heap);
-  hdi_free_other(p, unit, heap);
+  hdi_free(p);
 }
 
 /* A block of a page of a medium class. All inside the gate, since a collector may empty magazines. */
 FAST void free_medium(void *p, hd_unit *unit, hd_heap *heap, hd_block_state *state) {
   if (HD_UNLIKELY(!hdi_gate_try(heap))) {
-    free_later(p, unit, heap);
+    free_later(p, heap);
     return;
   }
   if (HD_UNLIKELY(!hdi_heap_keep_block(heap, unit, p, state))) {
@@ -561,15 +562,16 @@ FAST void free_medium(void *p, hd_unit *unit, hd_heap *heap, hd_block_state *sta
 }
 
 /* Every call here is the last thing done, so the way through has no stack frame. */
-HOT void hdi_free_other(void *p, hd_unit *unit, hd_heap *heap) {
+HOT void hdi_free_other(void *p, hd_place place, hd_heap *heap, hd_unit *unit) {
   if (HD_LIKELY(hd_load_stable(uintptr_t, &unit->owner) == (uintptr_t)heap + HD_OWNER_MEDIUM)) {
-    uint64_t index = hdi_unit_block_index(unit, p);
-    if (HD_LIKELY(index < hd_load_owned(&unit->capacity) && hd_load_stable(uint8_t, &unit->map[index]) == HD_BLOCK_LIVE)) {
-      free_medium(p, unit, heap, unit->map + index);
+    if (!HD_PLACE_FIRST) place = hdi_free_place(unit, p);
+    hd_block_state *state = place.map + place.index;
+    if (HD_LIKELY(place.index < hd_load_owned(&unit->capacity) && hd_load_stable(uint8_t, state) == HD_BLOCK_LIVE)) {
+      free_medium(p, unit, heap, state);
       return;
     }
   }
-  free_of_others(p, unit, heap);
+  free_of_others(p, place, heap, unit);
 }
 
 static SLOW void free_hardened_sized(void *p, size_t bytes, size_t alignment) {
@@ -577,9 +579,9 @@ static SLOW void free_hardened_sized(void *p, size_t bytes, size_t alignment) {
 }
 
 /* Only hardened mode compares what a sized free says. */
-void hdi_free_other_sized(void *p, hd_unit *unit, hd_heap *heap, size_t bytes, size_t alignment) {
+void hdi_free_other_sized(void *p, size_t bytes, hd_place place, hd_heap *heap, hd_unit *unit, size_t alignment) {
   if (HD_UNLIKELY(hdi_unit_is_hardened(unit))) free_hardened_sized(p, bytes, alignment);
-  else hdi_free_other(p, unit, heap);
+  else hdi_free_other(p, place, heap, unit);
 }
 
 void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit) {
@@ -598,7 +600,7 @@ void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit) {
   /* A heap in memory of its own, whose units the window's table does not have; or misuse. */
   uint64_t index = hdi_unit_block_index(unit, p);
   if (index >= unit->capacity) misuse(p);
-  else if (hd_load_relaxed(&unit->map[index]) != HD_BLOCK_LIVE) hdi_free_dead(unit, unit->map + index);
+  else if (hd_load_relaxed(&unit->map[index]) != HD_BLOCK_LIVE) hdi_free_dead(unit, index);
   else if (hdi_free_local(unit->head, unit->map + index)) hdi_free_event(heap, unit->head);
 }
 

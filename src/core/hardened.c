@@ -240,7 +240,7 @@ static SLOW size_t report_overflow(const char *verb, const void *p, const hd_uni
 void hdi_hardened_free(hd_unit *unit, uint64_t index) {
   hd_block_state *state = unit->map + index;
   if (HD_UNLIKELY(!hd_swap_byte_if(state, HD_BLOCK_LIVE, HD_BLOCK_QUARANTINED))) {
-    hdi_free_dead(unit, state);
+    hdi_free_dead(unit, index);
     return;
   }
   size_t bytes = unit->block_bytes;

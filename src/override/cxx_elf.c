@@ -32,10 +32,14 @@ static SLOW void *retry(size_t alignment, size_t bytes) {
   hdi_os_abort();
 }
 
-/* The nothrow forms answer NULL where the others throw, also when the handler throws; a handler that throws can't be caught
- * in C, so they do not call it. */
-FAST void *new_or_throw(size_t bytes) {
-  void *p = hdi_alloc(bytes);
+/* What operator new does besides a hit: only here can there be no memory. */
+static __attribute__((noinline)) void *new_medium(size_t bytes) {
+  void *p = hdi_alloc_medium(bytes);
+  return HD_LIKELY(p != NULL) ? p : retry(16, bytes);
+}
+
+static __attribute__((noinline)) void *new_claim(size_t bytes, hd_slot *slot) {
+  void *p = hdi_alloc_claim(bytes, slot);
   return HD_LIKELY(p != NULL) ? p : retry(16, bytes);
 }
 
@@ -46,51 +50,67 @@ static void *new_aligned(size_t bytes, size_t alignment) {
 
 /* A size's letter in mangled names: unsigned long, or unsigned int where addresses have 32 bits. */
 #if SIZE_MAX == UINT32_MAX
-#define WITH_LETTER(operator, name) operator(name, j)
+#define WITH_LETTER(operator) operator(j)
 #else
-#define WITH_LETTER(operator, name) operator(name, m)
+#define WITH_LETTER(operator) operator(m)
 #endif
 
-#define OPERATOR_NEW(name, size)                                                                                             \
-  HD_EXPORT void *_Zn##name##size(size_t bytes);                                                                             \
-  HD_EXPORT HOT void *_Zn##name##size(size_t bytes) { return new_or_throw(bytes); }                                          \
-  HD_EXPORT void *_Zn##name##size##RKSt9nothrow_t(size_t bytes, const void *tag);                                            \
-  HD_EXPORT void *_Zn##name##size##RKSt9nothrow_t(size_t bytes, const void *tag) {                                           \
-    (void)tag;                                                                                                               \
-    return hdi_alloc(bytes);                                                                                                 \
-  }                                                                                                                          \
-  HD_EXPORT void *_Zn##name##size##St11align_val_t(size_t bytes, size_t alignment);                                          \
-  HD_EXPORT void *_Zn##name##size##St11align_val_t(size_t bytes, size_t alignment) { return new_aligned(bytes, alignment); } \
-  HD_EXPORT void *_Zn##name##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag);           \
-  HD_EXPORT void *_Zn##name##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag) {          \
-    (void)tag;                                                                                                               \
-    return hdi_alloc_aligned(alignment, bytes, false);                                                                       \
+/* The nothrow forms answer NULL where the others throw, also when the handler throws; a handler that throws can't be caught
+ * in C, so they do not call it. */
+#define OPERATOR_NEW(size)                                                                                              \
+  HD_EXPORT void *_Znw##size(size_t bytes);                                                                             \
+  HD_EXPORT HOT void *_Znw##size(size_t bytes) { return hdi_alloc_else(bytes, new_medium, new_claim); }                 \
+  HD_EXPORT void *_Znw##size##RKSt9nothrow_t(size_t bytes, const void *tag);                                            \
+  HD_EXPORT void *_Znw##size##RKSt9nothrow_t(size_t bytes, const void *tag) {                                           \
+    (void)tag;                                                                                                          \
+    return hdi_alloc(bytes);                                                                                            \
+  }                                                                                                                     \
+  HD_EXPORT void *_Znw##size##St11align_val_t(size_t bytes, size_t alignment);                                          \
+  HD_EXPORT void *_Znw##size##St11align_val_t(size_t bytes, size_t alignment) { return new_aligned(bytes, alignment); } \
+  HD_EXPORT void *_Znw##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag);           \
+  HD_EXPORT void *_Znw##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag) {          \
+    (void)tag;                                                                                                          \
+    return hdi_alloc_aligned(alignment, bytes, false);                                                                  \
   }
 
-#define OPERATOR_DELETE(name, size)                                                                                                     \
-  HD_EXPORT void _Zd##name##Pv(void *p);                                                                                                \
-  HD_EXPORT HOT void _Zd##name##Pv(void *p) { hdi_free(p); }                                                                            \
-  HD_EXPORT void _Zd##name##Pv##size(void *p, size_t bytes);                                                                            \
-  HD_EXPORT HOT void _Zd##name##Pv##size(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }                                        \
-  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag);                                                                 \
-  HD_EXPORT void _Zd##name##PvRKSt9nothrow_t(void *p, const void *tag) {                                                                \
-    (void)tag;                                                                                                                          \
-    hdi_free(p);                                                                                                                        \
-  }                                                                                                                                     \
-  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment);                                                               \
-  HD_EXPORT void _Zd##name##PvSt11align_val_t(void *p, size_t alignment) {                                                              \
-    (void)alignment;                                                                                                                    \
-    hdi_free(p);                                                                                                                        \
-  }                                                                                                                                     \
-  HD_EXPORT void _Zd##name##Pv##size##St11align_val_t(void *p, size_t bytes, size_t alignment);                                         \
-  HD_EXPORT void _Zd##name##Pv##size##St11align_val_t(void *p, size_t bytes, size_t alignment) { hdi_free_sized(p, bytes, alignment); } \
-  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);                                \
-  HD_EXPORT void _Zd##name##PvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag) {                               \
-    (void)alignment, (void)tag;                                                                                                         \
-    hdi_free(p);                                                                                                                        \
+#define OPERATOR_DELETE(size)                                                                                                    \
+  HD_EXPORT void _ZdlPv(void *p);                                                                                                \
+  HD_EXPORT HOT void _ZdlPv(void *p) { hdi_free(p); }                                                                            \
+  HD_EXPORT void _ZdlPv##size(void *p, size_t bytes);                                                                            \
+  HD_EXPORT HOT void _ZdlPv##size(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }                                        \
+  HD_EXPORT void _ZdlPvRKSt9nothrow_t(void *p, const void *tag);                                                                 \
+  HD_EXPORT void _ZdlPvRKSt9nothrow_t(void *p, const void *tag) {                                                                \
+    (void)tag;                                                                                                                   \
+    hdi_free(p);                                                                                                                 \
+  }                                                                                                                              \
+  HD_EXPORT void _ZdlPvSt11align_val_t(void *p, size_t alignment);                                                               \
+  HD_EXPORT void _ZdlPvSt11align_val_t(void *p, size_t alignment) {                                                              \
+    (void)alignment;                                                                                                             \
+    hdi_free(p);                                                                                                                 \
+  }                                                                                                                              \
+  HD_EXPORT void _ZdlPv##size##St11align_val_t(void *p, size_t bytes, size_t alignment);                                         \
+  HD_EXPORT void _ZdlPv##size##St11align_val_t(void *p, size_t bytes, size_t alignment) { hdi_free_sized(p, bytes, alignment); } \
+  HD_EXPORT void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);                                \
+  HD_EXPORT void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag) {                               \
+    (void)alignment, (void)tag;                                                                                                  \
+    hdi_free(p);                                                                                                                 \
   }
 
-WITH_LETTER(OPERATOR_NEW, w)
-WITH_LETTER(OPERATOR_NEW, a)
-WITH_LETTER(OPERATOR_DELETE, l)
-WITH_LETTER(OPERATOR_DELETE, a)
+/* Arrays are no others: the same functions by second names. */
+#define SAME_AS(target) __attribute__((visibility("default"), alias(target)))
+#define OF_ARRAYS(size)                                                                                                  \
+  SAME_AS("_Znw" #size) void *_Zna##size(size_t bytes);                                                                  \
+  SAME_AS("_Znw" #size "RKSt9nothrow_t") void *_Zna##size##RKSt9nothrow_t(size_t bytes, const void *tag);                \
+  SAME_AS("_Znw" #size "St11align_val_t") void *_Zna##size##St11align_val_t(size_t bytes, size_t alignment);             \
+  SAME_AS("_Znw" #size "St11align_val_tRKSt9nothrow_t")                                                                  \
+  void *_Zna##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag);                      \
+  SAME_AS("_ZdlPv") void _ZdaPv(void *p);                                                                                \
+  SAME_AS("_ZdlPv" #size) void _ZdaPv##size(void *p, size_t bytes);                                                      \
+  SAME_AS("_ZdlPvRKSt9nothrow_t") void _ZdaPvRKSt9nothrow_t(void *p, const void *tag);                                   \
+  SAME_AS("_ZdlPvSt11align_val_t") void _ZdaPvSt11align_val_t(void *p, size_t alignment);                                \
+  SAME_AS("_ZdlPv" #size "St11align_val_t") void _ZdaPv##size##St11align_val_t(void *p, size_t bytes, size_t alignment); \
+  SAME_AS("_ZdlPvSt11align_val_tRKSt9nothrow_t") void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);
+
+WITH_LETTER(OPERATOR_NEW)
+WITH_LETTER(OPERATOR_DELETE)
+WITH_LETTER(OF_ARRAYS)

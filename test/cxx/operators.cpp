@@ -14,6 +14,8 @@
 
 #include "../support/support.h"
 
+extern "C" __attribute__((weak)) int hd_option_set(const char *name, const char *value); // of the library under test; 0: done
+
 namespace {
 
 int handled;
@@ -129,6 +131,48 @@ void containers() {
   TS_CHECK(all.size() == 100, "%zu keys", all.size());
 }
 
+struct Link {
+  Link *next;
+};
+
+Link *held;
+
+void drop_all() {
+  while (held != nullptr) {
+    Link *const next = held->next;
+    ::operator delete(held);
+    held = next;
+  }
+}
+
+void give_back() {
+  handled++;
+  if (held == nullptr) std::set_new_handler(nullptr);
+  drop_all();
+}
+
+// Until there is no memory: it is told by an exception, and a handler that gives memory back makes the same call end well.
+void until_the_end(std::size_t bytes) {
+  bool thrown = false;
+  std::size_t count = 0;
+  try {
+    for (; count < 10000000; count++) {
+      void *const p = ::operator new(bytes);
+      TS_CHECK(p != nullptr, "new of %zu bytes gave null", bytes);
+      held = new (p) Link{held};
+    }
+  } catch (const std::bad_alloc &) {
+    thrown = true;
+  }
+  TS_CHECK(thrown && count > 0, "%zu blocks of %zu bytes and no end", count, bytes);
+  handled = 0;
+  std::set_new_handler(give_back);
+  ::operator delete[](touch(::operator new[](bytes), bytes));
+  TS_CHECK(handled <= 1, "the handler was called %d times for %zu bytes", handled, bytes);
+  if (handled == 0) drop_all(); // one of the exception's own blocks had been free again
+  std::set_new_handler(nullptr);
+}
+
 } // namespace
 
 int main() {
@@ -136,6 +180,8 @@ int main() {
   deletes_of_null();
   failures();
   containers();
+  TS_CHECK(hd_option_set != nullptr && hd_option_set("limit", "16M") == 0, "the limit could not be set");
+  for (std::size_t bytes : {16, 100, 1000, 5000, 40000, 300000}) until_the_end(bytes);
   void *(*volatile probe)(std::size_t) = std::malloc; // linked: the override object must be what malloc is
   std::free(probe(1));
   std::puts("operators: ok");

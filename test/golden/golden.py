@@ -26,7 +26,7 @@ import tempfile
 from dataclasses import dataclass
 
 HERE = pathlib.Path(__file__).resolve().parent
-FUNCTIONS = "malloc free calloc hdi_alloc_claim hdi_alloc_zeroed hdi_alloc_medium hdi_free_other take_gated".split()
+FUNCTIONS = "malloc free _Znwm _ZdlPvm calloc hdi_alloc_claim hdi_alloc_zeroed hdi_alloc_medium hdi_free_other take_gated".split()
 PAIR_BYTES = (64, 2000)
 PAIRS = 200_000
 

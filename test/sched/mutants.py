@@ -113,7 +113,7 @@ MUTANTS = [
     Mutant("purge_alloc", "the owner does not look at the gate", "core/gate.h", [
         ("if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return true;", "return true;")]),
     Mutant("purge_alloc", "a free puts into the magazine outside the gate", "core/alloc.c", [
-        ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) {\n    free_later(p, unit, heap);\n    return;\n  }\n  if (HD_UNLIKELY(!hdi_heap_keep",
+        ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) {\n    free_later(p, heap);\n    return;\n  }\n  if (HD_UNLIKELY(!hdi_heap_keep",
          "  (void)free_later;\n  if (HD_UNLIKELY(!hdi_heap_keep")]),
     Mutant("purge_alloc", "a malloc takes what the magazine held before the gate", "core/alloc.c", [
         ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) return false;\n"

@@ -329,8 +329,14 @@ ERRORS = [
           "if (hd_multiply(count, bytes, &total) || true) return realloc(p, total);"),
     Fault("strndup does not end its copy", "override/libc_extras.c", "limits.process",
           "  copy[length] = 0;\n", ""),
+    Fault("a new of a small class that gets no memory is null", "override/cxx_elf.c", "operators",
+          "hdi_alloc_claim(bytes, slot);\n  return HD_LIKELY(p != NULL) ? p : retry(16, bytes);",
+          "hdi_alloc_claim(bytes, slot);\n  (void)retry;\n  return p;"),
+    Fault("a larger new that gets no memory is null", "override/cxx_elf.c", "operators",
+          "hdi_alloc_medium(bytes);\n  return HD_LIKELY(p != NULL) ? p : retry(16, bytes);",
+          "hdi_alloc_medium(bytes);\n  (void)retry;\n  return p;"),
     Fault("a nothrow new throws", "override/cxx_elf.c", "operators",
-          "return hdi_alloc(bytes);", "return new_or_throw(bytes);"),
+          "return hdi_alloc(bytes);", "return hdi_alloc_else(bytes, new_medium, new_claim);"),
     Fault("a flag of dlopen lets extensions find another malloc", "override/dlopen_shared.c", "deepbind",
           "mode &= ~RTLD_DEEPBIND;", ";"),
     Fault("dlopen's caller is Heddle", "override/dlopen_shared.c", "deepbind",
@@ -357,11 +363,12 @@ ERRORS = [
 
 MISUSE = [
     Fault("a double free is not looked for", "core/alloc.h", "misuse",
-          "  if (HD_UNLIKELY(hd_load_stable(uint8_t, state) != HD_BLOCK_LIVE)) {\n    hdi_free_dead(unit, state);\n    return;\n  }\n", ""),
+          "  if (HD_UNLIKELY(hd_load_stable(uint8_t, &place.map[place.index]) != HD_BLOCK_LIVE)) {\n    hdi_free_dead(unit, place.index);\n"
+          "    return;\n  }\n", ""),
     Fault("another thread's double free is not looked for", "core/alloc.c", "misuse",
-          "  hd_block_state *state = unit->map + index;\n  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {\n"
-          "    hdi_free_dead(unit, state);\n    return;\n  }\n  hd_unit *head = unit->head;\n  /* The cache line",
-          "  hd_block_state *state = unit->map + index;\n  hd_unit *head = unit->head;\n  /* The cache line"),
+          "  hd_block_state *state = place.map + place.index;\n  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {\n"
+          "    hdi_free_dead(unit, place.index);\n    return;\n  }\n  hd_unit *head = unit->head;\n  /* The cache line",
+          "  hd_block_state *state = place.map + place.index;\n  hd_unit *head = unit->head;\n  /* The cache line"),
     Fault("an interior pointer into a large block is accepted", "core/alloc.c", "misuse",
           "      else if (unit->base != p) misuse(p);\n", ""),
     Fault("a pointer that was never handed out goes to the next allocator", "core/alloc.c", "unit.report",

@@ -168,7 +168,7 @@ static void moments(void **state) {
   assert_string_equal(ts_reports.code, "HD-E03");
   hd_store_relaxed(&page->owner, owner);
   gone.map = map; /* a page whose space is gone by now: there is nothing to say about it */
-  hdi_free_dead(&gone, map);
+  hdi_free_dead(&gone, 0);
   assert_int_equal(ts_reports.count, 4);
   hd_misuse_hook_set(NULL);
   hd_option_set("onerror", "abort");
