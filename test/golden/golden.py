@@ -26,7 +26,8 @@ import tempfile
 from dataclasses import dataclass
 
 HERE = pathlib.Path(__file__).resolve().parent
-FUNCTIONS = "malloc free _Znwm _ZdlPvm calloc hdi_alloc_claim hdi_alloc_zeroed hdi_alloc_medium hdi_free_other take_gated".split()
+LIMITED = "malloc free _Znwm _ZdlPvm".split()
+FUNCTIONS = [*LIMITED, *"calloc hdi_alloc_claim hdi_alloc_zeroed hdi_alloc_medium hdi_free_other take_gated".split()]
 PAIR_BYTES = (64, 2000)
 PAIRS = 200_000
 
@@ -216,7 +217,7 @@ def check(library, directory):
     now = make_listing(library)
     counts = counts_of(now)
     failed = False
-    for name in ("malloc", "free"):
+    for name in LIMITED:
         verdict = "ok" if counts[name] <= limits[name] else "TOO MANY"
         failed |= verdict != "ok"
         print(f"{name}: {counts[name]} instructions on the hit path, limit {limits[name]:g}: {verdict}")
@@ -294,7 +295,7 @@ def selftest(library):
         copy = pathlib.Path(scratch)
         machine, listing = platform.machine(), make_listing(library)
         counts = counts_of(listing)
-        limits_just = {name: counts[name] for name in ("malloc", "free")}
+        limits_just = {name: counts[name] for name in LIMITED}
 
         def case(what, expected, phrase, **limits):
             write_lines(copy / "limits.txt", [f"{machine} {name} {most}" for name, most in (limits_just | limits).items()])
