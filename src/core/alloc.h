@@ -79,15 +79,15 @@ FAST void *hdi_alloc(size_t bytes) { return hdi_alloc_else(bytes, hdi_alloc_medi
  * takes a step more. Checkers of races must not see loads that nobody uses. */
 #ifdef HD_FAST_ASM
 enum { HD_PLACE_FIRST = 1 };
-#define HD_NOW(place) __asm__("" : "+r"((place)->index), "+r"((place)->map))
+#define HD_NOW(index) __asm__("" : "+r"(index))
 #else
 enum { HD_PLACE_FIRST = 0 };
-#define HD_NOW(place) ((void)(place))
+#define HD_NOW(index) ((void)(index))
 #endif
 
 FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
   hd_place place = {hdi_unit_block_index(unit, p), unit->map};
-  HD_NOW(&place);
+  HD_NOW(place.index);
   return place;
 }
 
@@ -101,7 +101,7 @@ FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
     hdi_free_dead(unit, place.index);
     return;
   }
-  HD_NOW(&place);
+  HD_NOW(place.index);
   if (HD_UNLIKELY(hdi_free_local(unit, &place.map[place.index]))) hdi_free_event(heap, unit);
 }
 
