@@ -579,9 +579,9 @@ static SLOW void free_hardened_sized(void *p, size_t bytes, size_t alignment) {
 }
 
 /* Only hardened mode compares what a sized free says. */
-void hdi_free_other_sized(void *p, size_t bytes, hd_place place, hd_heap *heap, hd_unit *unit, size_t alignment) {
+void hdi_free_other_sized(void *p, hd_place place, size_t bytes, hd_unit *unit, size_t alignment) {
   if (HD_UNLIKELY(hdi_unit_is_hardened(unit))) free_hardened_sized(p, bytes, alignment);
-  else hdi_free_other(p, place, heap, unit);
+  else hdi_free_other(p, place, hdi_heap_self, unit);
 }
 
 void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit) {

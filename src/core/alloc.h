@@ -36,7 +36,7 @@ void *hdi_alloc_claim(size_t bytes, hd_slot *slot);
 void *hdi_alloc_medium(size_t bytes);
 SLOW void *hdi_alloc_zeroed_slow(size_t bytes);
 void hdi_free_other(void *p, hd_place place, hd_heap *heap, hd_unit *unit);
-void hdi_free_other_sized(void *p, size_t bytes, hd_place place, hd_heap *heap, hd_unit *unit, size_t alignment);
+void hdi_free_other_sized(void *p, hd_place place, size_t bytes, hd_unit *unit, size_t alignment);
 void hdi_free_event(hd_heap *heap, hd_unit *page);
 SLOW void hdi_free_misfit(hd_unit *unit, uint64_t index);
 SLOW void hdi_free_dead(hd_unit *unit, uint64_t index);
@@ -125,7 +125,7 @@ FAST void hdi_free_sized(void *p, size_t bytes, size_t alignment) {
   if (HD_PLACE_FIRST) place = hdi_free_place(unit, p);
   hd_heap *heap = hdi_heap_self;
   if (HD_UNLIKELY(hd_load_stable(uintptr_t, &unit->owner) != (uintptr_t)heap)) {
-    hdi_free_other_sized(p, bytes, place, heap, unit, alignment);
+    hdi_free_other_sized(p, place, bytes, unit, alignment);
     return;
   }
   if (!HD_PLACE_FIRST) place = hdi_free_place(unit, p);
