@@ -65,6 +65,7 @@ WORKLOADS = (
         ("waves", "", 1, (1, 2, 8), True),
         ("loglines", "", 1, (1, 2), True),
         ("cxx", "sized", 1, (1, 2, 8), True),
+        ("cxx", "heirs", 1, (1, 2, 8), False),
         ("cxx", "objects", 1, (1, 2), True),
         ("cxx", "containers", 1, (1, 2), True),
     ]

@@ -1,6 +1,9 @@
-/* What C++ programs do with memory, by their operators. sized: Larson's server with new and sized delete; objects: trees of virtual classes
+/* What C++ programs do with memory, by their operators. sized: Larson's server with new and sized delete; heirs: the same as the
+ * literature runs it, with more blocks, and threads that start their successors themselves; objects: trees of virtual classes
  * owned by unique_ptr, replaced at random; containers: words counted in hash maps, ordered maps and lists that come and go. */
 #include "common.h"
+
+#include <semaphore.h>
 
 #include <list>
 #include <map>
@@ -71,6 +74,82 @@ void run_sized(const bench_args *args)
         for (size_t slot = 0; slot < SLOTS; slot++)
             drop(lane, slot);
     bench_result(args, (double)replacements * GENERATIONS * args->threads, seconds, "");
+}
+
+/* ---- heirs: 5,000 blocks a lane, made and shuffled by the main thread. A thread replaces some of them, chosen and sized by remainders,
+ * writes two bytes of each, starts the one that takes its place, and ends. What it replaces it does not look at; the last sweep does. ---- */
+
+enum { CROWD = 5000, TURNS = 20 };
+
+struct heir_lane {
+    char **block;
+    size_t *bytes;
+    size_t count, range, replacements;
+    bench_rng random;
+    unsigned turns;
+    sem_t done;
+};
+
+void take_new(heir_lane &lane, size_t slot)
+{
+    lane.bytes[slot] = LOW + rng_next(&lane.random) % lane.range;
+    lane.block[slot] = new char[lane.bytes[slot]];
+    lane.block[slot][0] = static_cast<char>(lane.bytes[slot]);
+    lane.block[slot][1] = static_cast<char>(lane.bytes[slot] >> 8);
+}
+
+void *run_heir(void *argument)
+{
+    heir_lane &lane = *static_cast<heir_lane *>(argument);
+    for (size_t i = 0; i < lane.replacements; i++) {
+        size_t slot = rng_next(&lane.random) % lane.count;
+        ::operator delete[](lane.block[slot], lane.bytes[slot]);
+        take_new(lane, slot);
+    }
+    pthread_t heir;
+    if (--lane.turns == 0) {
+        sem_post(&lane.done);
+    } else {
+        CHECK(pthread_create(&heir, nullptr, run_heir, &lane) == 0);
+        CHECK(pthread_detach(heir) == 0);
+    }
+    return nullptr;
+}
+
+void run_first_heir(unsigned number, void *shared)
+{
+    heir_lane &lane = static_cast<heir_lane *>(shared)[number];
+    pthread_t first;
+    CHECK(pthread_create(&first, nullptr, run_heir, &lane) == 0);
+    CHECK(pthread_detach(first) == 0);
+    while (sem_wait(&lane.done) != 0)
+        CHECK(errno == EINTR);
+}
+
+void run_heirs(const bench_args *args)
+{
+    std::vector<char *> blocks(size_t{CROWD} * args->threads);
+    std::vector<size_t> bytes(blocks.size());
+    std::vector<heir_lane> lanes(args->threads);
+    for (unsigned i = 0; i < args->threads; i++) {
+        heir_lane &lane = lanes[i];
+        lane = {&blocks[size_t{CROWD} * i], &bytes[size_t{CROWD} * i], CROWD, HIGH - LOW, bench_scaled(args, 750e3, 10), rng_make(args->seed, i), TURNS, {}};
+        CHECK(sem_init(&lane.done, 0, 0) == 0);
+        for (size_t slot = 0; slot < CROWD; slot++)
+            take_new(lane, slot);
+    }
+    bench_rng rng = rng_make(args->seed, args->threads);
+    for (size_t left = blocks.size(); left > 1; left--) {
+        size_t other = rng_below(&rng, left);
+        std::swap(blocks[other], blocks[left - 1]);
+        std::swap(bytes[other], bytes[left - 1]);
+    }
+    double seconds = bench_threads(args->threads, run_first_heir, lanes.data());
+    for (size_t slot = 0; slot < blocks.size(); slot++) {
+        CHECK(blocks[slot][0] == static_cast<char>(bytes[slot]) && blocks[slot][1] == static_cast<char>(bytes[slot] >> 8));
+        ::operator delete[](blocks[slot], bytes[slot]);
+    }
+    bench_result(args, (double)lanes[0].replacements * TURNS * args->threads, seconds, "");
 }
 
 /* ---- objects ---- */
@@ -180,7 +259,7 @@ void run_containers(const bench_args *args)
 
 int main(int argc, char **argv)
 {
-    static const bench_mode modes[] = {{"sized", run_sized}, {"objects", run_objects}, {"containers", run_containers}};
+    static const bench_mode modes[] = {{"sized", run_sized}, {"heirs", run_heirs}, {"objects", run_objects}, {"containers", run_containers}};
     bench_args args = bench_parse(argc, argv, "cxx");
     return BENCH_MODES(&args, modes);
 }
