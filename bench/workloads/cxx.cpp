@@ -76,8 +76,8 @@ void run_sized(const bench_args *args)
     bench_result(args, (double)replacements * GENERATIONS * args->threads, seconds, "");
 }
 
-/* ---- heirs: 5,000 blocks a lane, made and shuffled by the main thread. A thread replaces some of them, chosen and sized by remainders,
- * writes two bytes of each, starts the one that takes its place, and ends. What it replaces it does not look at; the last sweep does. ---- */
+/* ---- heirs: 5,000 blocks a lane, made and shuffled by the main thread. A thread replaces some, chosen and sized by remainders, writes two
+ * bytes of each, starts the one that takes its place, and ends. It does not look at what it replaces; the last sweep does. ---- */
 
 enum { CROWD = 5000, TURNS = 20 };
 
@@ -133,7 +133,8 @@ void run_heirs(const bench_args *args)
     std::vector<heir_lane> lanes(args->threads);
     for (unsigned i = 0; i < args->threads; i++) {
         heir_lane &lane = lanes[i];
-        lane = {&blocks[size_t{CROWD} * i], &bytes[size_t{CROWD} * i], CROWD, HIGH - LOW, bench_scaled(args, 750e3, 10), rng_make(args->seed, i), TURNS, {}};
+        size_t first = size_t{CROWD} * i, replacements = bench_scaled(args, 750e3, 10);
+        lane = {&blocks[first], &bytes[first], CROWD, HIGH - LOW, replacements, rng_make(args->seed, i), TURNS, {}};
         CHECK(sem_init(&lane.done, 0, 0) == 0);
         for (size_t slot = 0; slot < CROWD; slot++)
             take_new(lane, slot);
@@ -259,7 +260,8 @@ void run_containers(const bench_args *args)
 
 int main(int argc, char **argv)
 {
-    static const bench_mode modes[] = {{"sized", run_sized}, {"heirs", run_heirs}, {"objects", run_objects}, {"containers", run_containers}};
+    static const bench_mode modes[] = {
+        {"sized", run_sized}, {"heirs", run_heirs}, {"objects", run_objects}, {"containers", run_containers}};
     bench_args args = bench_parse(argc, argv, "cxx");
     return BENCH_MODES(&args, modes);
 }
