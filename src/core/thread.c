@@ -317,10 +317,12 @@ void hdi_thread_homeless_free(void) {
   if (++count == FREES_WITHOUT_HEAP && !thread_ended) hdi_thread_heap();
 }
 
-/* Touched bytes of a page that are free, as far as its owner knows. */
+/* Touched bytes of a page that are free, as far as its owner knows. Blocks that others freed, and that it has claimed again before they
+ * told, count as used twice. */
 static size_t spare_bytes(const hd_heap *heap, const hd_unit *page) {
   size_t claimed = page->state == HD_PAGE_CURRENT ? hd_bit_count(heap->class[page->class_index].slot.bits) : 0;
-  return (page->fresh - hdi_page_used(page) + claimed) * page->block_bytes;
+  size_t touched = page->fresh + claimed, used = hdi_page_used(page);
+  return touched > used ? (touched - used) * page->block_bytes : 0;
 }
 
 /* How much the next thread finds in a heap before it touches new memory: one more than its logarithm to base 2. 0: the heap has more

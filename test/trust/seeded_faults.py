@@ -406,6 +406,8 @@ RUNS = [
           "      for (uint32_t i = 0; i < first->capacity; i++) hd_store_relaxed(&first->map[i], HD_BLOCK_FREE);\n", ""),
     Fault("a reset heap keeps its mail", "core/heap.c", "unit.heap",
           "  hd_store_relaxed(&heap->inbox, NULL);\n", ""),
+    Fault("what others freed untold makes a heap look rich", "core/thread.c", "unit.thread",
+          "return touched > used ? (touched - used) * page->block_bytes : 0;", "return (uint32_t)(touched - used) * page->block_bytes;"),
     Fault("the longest cached runs stay", "core/heap.c", "unit.thread",
           "units <= HD_CACHE_RUN && heap->cached_units > 0;", "units < HD_CACHE_RUN && heap->cached_units > 0;"),
     Fault("the cache of runs has no bound", "core/heap.h", "unit.large_moves",

@@ -157,6 +157,49 @@ static void test_best_orphan_first(void **state) {
   for (int i = 0; i < MANY; i++) hd_free(blocks[0][i]);
 }
 
+enum { UNTOLD = 64, UNTOLD_BYTES = 32 };
+
+typedef struct untold_guest {
+  guest who;
+  void *blocks[UNTOLD];
+  sem_t freed;
+} untold_guest;
+
+/* Takes blocks, and as many again after others have freed those: the same ones. */
+static void *take_twice(void *argument) {
+  untold_guest *self = argument;
+  for (int i = 0; i < UNTOLD; i++) self->blocks[i] = hd_malloc(UNTOLD_BYTES);
+  self->who.heap = hdi_heap_mine();
+  sem_post(&self->who.begun);
+  sem_wait(&self->freed);
+  for (int i = 0; i < UNTOLD; i++) self->blocks[i] = hd_malloc(UNTOLD_BYTES);
+  sem_wait(&self->who.end);
+  return NULL;
+}
+
+/* Blocks that others freed without telling, and that were claimed again, are no spare memory. */
+static void test_untold_is_not_spare(void **state) {
+  (void)state;
+  guest others[MOST_ORPHANS], large, next[2];
+  untold_guest twice = {.who = {.spare = 0}};
+  size_t count = begin_others(others, MOST_ORPHANS);
+  begin(&large, 640, NULL);
+  sem_init(&twice.who.begun, 0, 0);
+  sem_init(&twice.who.end, 0, 0);
+  sem_init(&twice.freed, 0, 0);
+  assert_int_equal(pthread_create(&twice.who.id, NULL, take_twice, &twice), 0);
+  sem_wait(&twice.who.begun);
+  for (int i = 0; i < UNTOLD; i++) hd_free(twice.blocks[i]);
+  sem_post(&twice.freed);
+  end(&large);
+  end(&twice.who);
+  assert_ptr_equal(begin(&next[0], 1, NULL), large.heap);
+  assert_ptr_equal(begin(&next[1], 1, NULL), twice.who.heap);
+  for (int i = 0; i < 2; i++) end(&next[i]);
+  for (size_t i = 0; i < count; i++) end(&others[i]);
+  for (int i = 0; i < UNTOLD; i++) hd_free(twice.blocks[i]);
+}
+
 /* The place is looked for among sixteen, however many threads have ended. */
 static void test_place_is_near(void **state) {
   (void)state;
@@ -325,6 +368,7 @@ int main(void) {
       cmocka_unit_test(test_thread_has_no_limit),
       cmocka_unit_test(test_orphans_are_adopted),
       cmocka_unit_test(test_best_orphan_first),
+      cmocka_unit_test(test_untold_is_not_spare),
       cmocka_unit_test(test_place_is_near),
       cmocka_unit_test(test_orphans_put_nothing_aside),
       cmocka_unit_test(test_all_counts_arrive),
