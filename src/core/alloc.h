@@ -86,7 +86,7 @@ enum { HD_PLACE_FIRST = 0 };
 #endif
 
 FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
-  hd_place place = {hdi_unit_block_index(unit, p), unit->map};
+  hd_place place = {hdi_unit_block_index(unit, p), hd_load_owned(&unit->map)};
   HD_NOW(place.index);
   return place;
 }
