@@ -75,8 +75,9 @@ FAST void *hdi_alloc_else(size_t bytes, void *(*medium)(size_t), void *(*claim)(
 FAST void *hdi_alloc(size_t bytes) { return hdi_alloc_else(bytes, hdi_alloc_medium, hdi_alloc_claim); }
 
 /* free works a block's place out before it knows whose page it is: what comes after a store may have to wait until the processor knows
- * where it goes (decision 28). The compiler is kept from putting that off, and from adding up the place once for check and store, which
- * takes a step more. Checkers of races must not see loads that nobody uses. */
+ * where it goes (decision 28). As long as a block is live its page's fields stay as they are, so whoever may free it may read them; of any
+ * other pointer the place means nothing until it has been checked. The compiler is kept from putting that off, and from adding up the
+ * place once for check and store, which takes a step more. Checkers of races must not see loads that nobody uses. */
 #ifdef HD_FAST_ASM
 enum { HD_PLACE_FIRST = 1 };
 #define HD_NOW(index) __asm__("" : "+r"(index))
