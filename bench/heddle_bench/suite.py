@@ -66,6 +66,7 @@ WORKLOADS = (
         ("loglines", "", 1, (1, 2), True),
         ("cxx", "sized", 1, (1, 2, 8), True),
         ("cxx", "heirs", 1, (1, 2, 8), False),
+        ("cxx", "crowd", 1, (1, 2), False),
         ("cxx", "objects", 1, (1, 2), True),
         ("cxx", "containers", 1, (1, 2), True),
     ]

@@ -1,6 +1,7 @@
 /* What C++ programs do with memory, by their operators. sized: Larson's server with new and sized delete; heirs: the same as the
- * literature runs it, with more blocks, and threads that start their successors themselves; objects: trees of virtual classes
- * owned by unique_ptr, replaced at random; containers: words counted in hash maps, ordered maps and lists that come and go. */
+ * literature runs it, with more blocks, and threads that start their successors themselves; crowd: with ten times as many; objects: trees
+ * of virtual classes owned by unique_ptr, replaced at random; containers: words counted in hash maps, ordered maps and lists that come and
+ * go. */
 #include "common.h"
 
 #include <semaphore.h>
@@ -76,10 +77,11 @@ void run_sized(const bench_args *args)
     bench_result(args, (double)replacements * GENERATIONS * args->threads, seconds, "");
 }
 
-/* ---- heirs: 5,000 blocks a lane, made and shuffled by the main thread. A thread replaces some, chosen and sized by remainders, writes two
- * bytes of each, starts the one that takes its place, and ends. It does not look at what it replaces; the last sweep does. ---- */
+/* ---- heirs: 5,000 blocks a lane (crowd: 50,000, more than caches hold), made and shuffled by the main thread. A thread replaces some,
+ * chosen and sized by remainders, writes two bytes of each, starts the one that takes its place, and ends. It does not look at what it
+ * replaces; the last sweep does. ---- */
 
-enum { CROWD = 5000, TURNS = 20 };
+enum { HEIRS = 5000, CROWD = 50000, TURNS = 20 };
 
 struct heir_lane {
     char **block;
@@ -128,15 +130,16 @@ void run_first_heir(unsigned number, void *shared)
 
 void run_heirs(const bench_args *args)
 {
-    std::vector<char *> blocks(size_t{CROWD} * args->threads);
+    size_t count = strcmp(args->mode, "crowd") == 0 ? CROWD : HEIRS;
+    std::vector<char *> blocks(count * args->threads);
     std::vector<size_t> bytes(blocks.size());
     std::vector<heir_lane> lanes(args->threads);
     for (unsigned i = 0; i < args->threads; i++) {
         heir_lane &lane = lanes[i];
-        size_t first = size_t{CROWD} * i, replacements = bench_scaled(args, 750e3, 10);
-        lane = {&blocks[first], &bytes[first], CROWD, HIGH - LOW, replacements, rng_make(args->seed, i), TURNS, {}};
+        size_t first = count * i, replacements = bench_scaled(args, 750e3, 10);
+        lane = {&blocks[first], &bytes[first], count, HIGH - LOW, replacements, rng_make(args->seed, i), TURNS, {}};
         CHECK(sem_init(&lane.done, 0, 0) == 0);
-        for (size_t slot = 0; slot < CROWD; slot++)
+        for (size_t slot = 0; slot < count; slot++)
             take_new(lane, slot);
     }
     bench_rng rng = rng_make(args->seed, args->threads);
@@ -261,7 +264,7 @@ void run_containers(const bench_args *args)
 int main(int argc, char **argv)
 {
     static const bench_mode modes[] = {
-        {"sized", run_sized}, {"heirs", run_heirs}, {"objects", run_objects}, {"containers", run_containers}};
+        {"sized", run_sized}, {"heirs", run_heirs}, {"crowd", run_heirs}, {"objects", run_objects}, {"containers", run_containers}};
     bench_args args = bench_parse(argc, argv, "cxx");
     return BENCH_MODES(&args, modes);
 }

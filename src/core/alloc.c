@@ -172,6 +172,7 @@ void *hdi_alloc_slow(size_t bytes) {
 static __attribute__((noinline)) void *alloc_refilled(hd_heap *heap, hd_class *class, size_t bytes) {
   uint64_t bits = hdi_heap_refill(heap, (unsigned)(class - heap->class)) ? class->slot.bits : 0;
   void *p = HD_LIKELY(bits != 0) ? hdi_alloc_take(&class->slot, bits) : NULL;
+  if (!class->zeroed) hdi_claim_fetch(heap, &class->slot);
   hdi_gate_leave(heap);
   return HD_LIKELY(p != NULL) ? p : hdi_alloc_slow(bytes);
 }
@@ -184,6 +185,7 @@ HOT void *hdi_alloc_claim(size_t bytes, hd_slot *slot) {
   uint64_t bits = hdi_claim_here(heap, class, true);
   if (HD_UNLIKELY(bits == 0)) return alloc_refilled(heap, class, bytes);
   void *p = hdi_alloc_take(slot, bits);
+  hdi_claim_fetch(heap, slot);
   hdi_gate_leave(heap);
   return p;
 }

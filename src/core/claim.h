@@ -20,7 +20,10 @@ enum {
   BUSY_CLAIMS = 16,          /* it is found out every so many of its claims */
   FEW_BLOCKS_SHARE = 16,     /* a sixteenth of a page's blocks is worth a claim where it is one group, or all that a rare class has; */
   SHARE = 8,                 /* of others an eighth */
-  AGAIN_PAUSE = 3            /* claims without a try at the same group, after one that failed */
+  AGAIN_PAUSE_MOST = 31,     /* claims without a try at the same group: three after one that failed, seven after the next, up to this; */
+  AGAIN_PAUSE_LEAST = 1,     /* where that starts, a power of two less one as well */
+  FAR_UNITS = 32,            /* a heap with 2 MiB in pages, in a process */
+  FAR_UNITS_IN_ALL = 384     /* with 24 MiB in use, is not in the caches as a whole */
 };
 
 #if defined(__SSE2__) && !defined(HD_SANITIZE_THREAD)
@@ -72,6 +75,7 @@ FAST void hdi_claim_count(hd_heap *heap, hd_class *class) {
   uint16_t now = (uint16_t)heap->claims;
   class->busy = (uint16_t)(now - class->since) <= BUSY_CLAIMS * BUSY_SHARE;
   class->since = now;
+  heap->far = heap->page_units >= FAR_UNITS && hdi_space_units_used() >= FAR_UNITS_IN_ALL;
 }
 
 /* A busy class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
@@ -99,10 +103,11 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   uint32_t count = 0;
   uint64_t bits = hdi_claim_touched(page, page->group, &count);
   if (count * 4 < touched) {
-    if (HD_LIKELY(page->capacity > 64)) class->pause = AGAIN_PAUSE;
+    if (HD_LIKELY(page->capacity > 64)) class->pause = class->last_pause = (uint8_t)((class->last_pause * 2 + 1) & AGAIN_PAUSE_MOST);
     if (page->capacity > 64 || count * FEW_BLOCKS_SHARE < touched) return 0;
   }
   hd_store_owned(&page->credit, page->credit + count);
+  class->last_pause = AGAIN_PAUSE_LEAST;
   class->zeroed = false;
   return bits;
 }
@@ -144,6 +149,16 @@ FAST uint64_t hdi_claim_quick(hd_unit *page, hd_class *class) {
   uint64_t bits = hdi_claim_touched(page, group, &count);
   if (bits != 0) hdi_claim_group_of(page, class, group, count);
   return bits;
+}
+
+/* Have the processor fetch the first lines of what is claimed, where they are not at hand: free wrote nothing into these blocks, so in a
+ * heap that is larger than the caches the program would wait for each of them (decision 29). Where they were never touched there is nothing
+ * to fetch. */
+FAST void hdi_claim_fetch(const hd_heap *heap, const hd_slot *slot) {
+  if (HD_LIKELY(!heap->far)) return;
+  uint8_t *blocks = slot->blocks;
+  size_t block_bytes = slot->block_bytes;
+  for (uint64_t bits = slot->bits; bits != 0; bits &= bits - 1) __builtin_prefetch(blocks + hd_lowest_bit(bits) * block_bytes, 1);
 }
 
 /* The first group in [from, to) with a free block that has been handed out before; its bits in *bits, and how many they are. In heap.c, in

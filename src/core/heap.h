@@ -55,12 +55,13 @@ typedef struct hd_class {
   uint8_t step;           /* virgin blocks to claim next time; 0 until there is a page */
   uint8_t claims;         /* times that the slot was empty */
   uint8_t short_claims;   /* those of them that gave a handful of blocks to a busy class; claim.h */
-  uint8_t pause;          /* claims until the same group is tried again */
+  uint8_t pause;          /* claims until the same group is tried again, */
+  uint8_t last_pause;     /* and how many there were after the last try */
   uint8_t spills;         /* odd: its magazine was full, and not empty since; twice the times that both happened */
   bool extend;            /* the next claim takes virgin blocks first */
   bool zeroed;            /* the blocks claimed in the slot read as zero */
-  bool busy;              /* at least one of 16 claims of the heap is for this class */
-  bool told;              /* other threads have told of frees of its blocks, and may have freed more */
+  bool busy : 1;          /* at least one of 16 claims of the heap is for this class */
+  bool told : 1;          /* other threads have told of frees of its blocks, and may have freed more */
   uint8_t seen;           /* claims when the heap last looked whether it may give up what rests here */
 } hd_class;
 
@@ -112,6 +113,7 @@ struct hd_heap {
   _Alignas(64) atomic_uint busy;  /* gate.h */
   atomic_uint stopped;
   uint8_t held;                   /* enum hd_heap_hold; collector only */
+  bool far;                       /* its free blocks are not in the caches: claim.h */
   uint8_t rank;                   /* an orphan's place among the others; thread.c */
   _Atomic uint32_t life;          /* enum hd_heap_life */
   _Atomic unsigned late_thread;   /* the kernel's number of its thread if no exit handler will give it to the orphans; else 0 */

@@ -93,6 +93,9 @@ static inline bool hdi_space_has_dirty(hd_space *space, size_t units) {
   return hd_peek(&space->dirty.filled) >> (hd_min(units, HD_EXACT_BINS) - 1) != 0;
 }
 
+/* Units of the common space that somebody has. Without the lock, too. */
+static inline size_t hdi_space_units_used(void) { return hd_load_relaxed(&hdi_space.top) - hd_load_relaxed(&hdi_space.free_units); }
+
 /* Up to so many dirty runs of one length at once, listed through next: whoever takes and gives many has the lock less often. NULL: there is
  * none, or a fork is under way. */
 hd_unit *hdi_space_take_runs(hd_space *space, size_t units, size_t most);

@@ -76,6 +76,36 @@ PAGES = [
           "bool plain = !heap->explicit_heap && heap->hardened == NULL;", "bool plain = heap->hardened == NULL;"),
 ]
 
+TURNS = [
+    Fault("a page is left for the next one though a group behind has blocks", "core/heap.c", "unit.turns",
+          "bool last = (page->group + 1) * 64 >= page->capacity;", "bool last = true;"),
+    Fault("a page is left though it is worth going round again", "core/heap.c", "unit.turns",
+          "return last && !hdi_claim_pays(page, class, (int64_t)page->capacity - hdi_page_used(page));", "return last;"),
+    Fault("a page is left though others have told of it", "core/heap.c", "unit.turns",
+          "  if (has_news(page) || has_news(next)", "  if (has_news(next)"),
+    Fault("a page is taken before what others have told of it", "core/heap.c", "unit.turns",
+          "  if (has_news(page) || has_news(next)", "  if (has_news(page)"),
+    Fault("a page is left though mail has come", "core/heap.c", "unit.turns",
+          " || hdi_remote_has_mail(heap) || hd_load_relaxed(&heap->arrived) != NULL) return false;", ") return false;"),
+    Fault("a page is left for another before it was touched all over", "core/heap.c", "unit.turns",
+          " || class->extend || page->fresh != page->capacity) return false;", " || class->extend) return false;"),
+    Fault("a page that is used up stays CURRENT by its count", "core/heap.c", "unit.turns",
+          "  make_full(page);\n  unlink_page(class, next);\n  make_current(class, next);\n  uint64_t",
+          "  unlink_page(class, next);\n  make_current(class, next);\n  uint64_t"),
+    Fault("a try that failed is repeated as soon as the first", "core/claim.h", "unit.turns",
+          "(uint8_t)((class->last_pause * 2 + 1) & AGAIN_PAUSE_MOST);", "3;"),
+    Fault("a try that succeeded is the last for long", "core/claim.h", "unit.turns",
+          "  class->last_pause = AGAIN_PAUSE_LEAST;\n", ""),
+    Fault("no heap is far", "core/claim.h", "unit.turns",
+          "heap->far = heap->page_units >= FAR_UNITS && hdi_space_units_used() >= FAR_UNITS_IN_ALL;", "heap->far = false;"),
+    Fault("a small process's heap is far", "core/claim.h", "unit.turns",
+          "heap->far = heap->page_units >= FAR_UNITS && hdi_space_units_used() >= FAR_UNITS_IN_ALL;",
+          "heap->far = heap->page_units >= FAR_UNITS;"),
+    Fault("a small heap is far", "core/claim.h", "unit.turns",
+          "heap->far = heap->page_units >= FAR_UNITS && hdi_space_units_used() >= FAR_UNITS_IN_ALL;",
+          "heap->far = hdi_space_units_used() >= FAR_UNITS_IN_ALL;"),
+]
+
 CLAIMS = [
     Fault("the byte behind the last block counts as free", "core/page.c", "unit.page",
           "  memset((void *)(map + capacity), HD_BLOCK_NONE, hd_round_up(capacity, 64) - capacity);\n", ""),
@@ -104,7 +134,7 @@ CLAIMS = [
     Fault("a quick claim looks over what others told", "core/claim.h", "unit.page",
           "class->extend || hd_load_relaxed(&page->remote_count) != 0) return 0;", "class->extend) return 0;"),
     Fault("a block claimed again counts as zeroed", "core/claim.h", "unit.page",
-          "page->credit + count);\n  class->zeroed = false;\n", "page->credit + count);\n"),
+          "  class->last_pause = AGAIN_PAUSE_LEAST;\n  class->zeroed = false;\n", "  class->last_pause = AGAIN_PAUSE_LEAST;\n"),
     Fault("what others have not told of is not looked for", "core/claim.h", "unit.page",
           "  if (HD_LIKELY(!class->told)) return false;\n", "  if (class->told || !class->told) return false;\n"),
     Fault("bytes are counted for a few blocks again and again", "core/claim.h", "unit.page",
@@ -666,7 +696,7 @@ HARDENED = [
           "    put_aside(first);\n    return;", "    return;"),
 ]
 
-FAULTS = [*SIZES, *PAGES, *CLAIMS, *ZEROES, *RESIZING, *ERRORS, *MISUSE, *RUNS, *RETURN, *THREADS, *OBJECTS, *HARDENED]
+FAULTS = [*SIZES, *PAGES, *TURNS, *CLAIMS, *ZEROES, *RESIZING, *ERRORS, *MISUSE, *RUNS, *RETURN, *THREADS, *OBJECTS, *HARDENED]
 
 # Harmless, and gone: what the script itself must tell.
 CANARIES = [

@@ -27,7 +27,7 @@ class Layer(NamedTuple):
     timeout: int = 30
 
 
-UNITS = """sizeclass magazine lender shorter beginning remote remote_late parcel thread_edges page bits options text blockindex store
+UNITS = """sizeclass magazine lender shorter turns beginning remote remote_late parcel thread_edges page bits options text blockindex store
     region lock thread heap alloc api report stats space waves large large_moves purge neighbours huge huge_cost""".split()
 
 TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left

@@ -1,0 +1,230 @@
+/* From page to page: when a page of many groups is left for another one of its class, what stays behind in it, and from which size on a
+ * heap's claims are fetched into the caches.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "core/alloc.h"
+#include "core/claim.h"
+#include "core/page.h"
+#include "core/remote.h"
+#include "heddle.h"
+
+enum { BLOCK_BYTES = 64, PER_PAGE = HD_UNIT_BYTES / BLOCK_BYTES, LAST_GROUP = PER_PAGE / 64 - 1, EIGHTH = PER_PAGE / 8 };
+
+static hd_heap *heap;
+static hd_class *class;
+static void *first[PER_PAGE], *second[PER_PAGE];
+static hd_unit *left, *current; /* FULL at first, or PARTIAL; and the one behind the slot */
+
+static void *take(void) {
+  void *p = hd_heap_malloc(heap, BLOCK_BYTES);
+  assert_non_null(p);
+  return p;
+}
+
+static void free_some(void **blocks, size_t from, size_t to) {
+  for (size_t i = from; i < to; i++) hd_free(blocks[i]);
+}
+
+/* As other threads free: the byte now, the count later. */
+static void free_elsewhere(hd_unit *page, size_t from, size_t to) {
+  for (size_t i = from; i < to; i++) hd_store_relaxed(&page->map[i], HD_BLOCK_FREE);
+  hd_store_relaxed(&page->remote_count, (uint32_t)(to - from));
+}
+
+/* Two pages that are full; of the first one an eighth is free again. */
+static int two_pages(void **state) {
+  (void)state;
+  heap = hd_heap_create(NULL);
+  if (heap == NULL) return -1;
+  class = &heap->class[hdi_sizeclass_of(BLOCK_BYTES)];
+  for (size_t i = 0; i < PER_PAGE; i++) first[i] = take();
+  for (size_t i = 0; i < PER_PAGE; i++) second[i] = take();
+  left = hdi_space_find(first[0]);
+  current = hdi_space_find(second[0]);
+  assert_ptr_equal(class->page, current);
+  assert_int_equal(current->group, LAST_GROUP);
+  assert_int_equal(class->slot.bits, 0);
+  free_some(first, 0, EIGHTH);
+  assert_ptr_equal(class->first, left);
+  return 0;
+}
+
+static int end_pages(void **state) {
+  (void)state;
+  hd_heap_destroy(heap);
+  return 0;
+}
+
+/* The other page's first group, whole; and nothing is lost of the one that is left. */
+static void test_turn(void **state) {
+  (void)state;
+  assert_ptr_equal(take(), first[0]);
+  assert_ptr_equal(class->page, left);
+  assert_null(class->first);
+  assert_int_equal(hd_bit_count(class->slot.bits), 63);
+  assert_int_equal(hdi_page_used(left), PER_PAGE - EIGHTH + 64);
+  assert_int_equal(current->state, HD_PAGE_FULL);
+  assert_int_equal(hdi_page_used(current), PER_PAGE);
+  free_some(second, 0, EIGHTH - 1);
+  assert_int_equal(current->state, HD_PAGE_FULL);
+  free_some(second, EIGHTH - 1, EIGHTH);
+  assert_ptr_equal(class->first, current);
+}
+
+/* What is free in the page counts, though others have not taken it: an eighth of it would have been worth going round again. */
+static void test_left_with_free_blocks(void **state) {
+  (void)state;
+  free_some(second, 64, 64 + EIGHTH - 1);
+  assert_ptr_equal(take(), first[0]);
+  assert_int_equal(current->state, HD_PAGE_FULL);
+  assert_int_equal(hdi_page_used(current), PER_PAGE - EIGHTH + 1);
+  free_some(second, 0, 1); /* an eighth in all */
+  assert_ptr_equal(class->first, current);
+}
+
+/* A group further on that has free blocks, where the next one has none. */
+static void test_groups_behind(void **state) {
+  (void)state;
+  current->group = 0;
+  free_some(second, 5 * 64, 5 * 64 + 2);
+  assert_ptr_equal(take(), second[5 * 64]);
+  assert_ptr_equal(take(), second[5 * 64 + 1]);
+  assert_ptr_equal(take(), first[0]);
+}
+
+/* An eighth of the page, none of it in the first group. */
+static void test_round_again(void **state) {
+  (void)state;
+  free_some(second, 64, 64 + EIGHTH);
+  assert_ptr_equal(take(), second[64]);
+}
+
+/* All of it is free, and it begins from the start. */
+static void test_all_free(void **state) {
+  (void)state;
+  free_some(second, 0, PER_PAGE);
+  assert_int_equal(current->credit, 1);
+  assert_ptr_equal(hdi_space_find(take()), current);
+}
+
+/* What others have told of is taken in before either page is left or taken. */
+static void test_told_of_this_page(void **state) {
+  (void)state;
+  free_elsewhere(current, 64, 64 + EIGHTH);
+  assert_ptr_equal(take(), second[64]);
+  assert_true(class->told);
+}
+
+static void test_told_of_the_next_page(void **state) {
+  (void)state;
+  free_elsewhere(left, 200, 203);
+  assert_ptr_equal(take(), first[0]);
+  assert_int_equal(hdi_page_used(left), PER_PAGE - EIGHTH - 3 + 64);
+  assert_int_equal(hd_load_relaxed(&left->remote_count), 0);
+}
+
+/* A third page behind the slot, of which so many blocks have been handed out, the last ones in a claim of 16; the second one is full. */
+static void fill_third(size_t blocks) {
+  for (size_t i = 0; i < EIGHTH; i++) take();
+  for (size_t i = 0; i < blocks; i++) {
+    if (i + 64 >= blocks) class->step = 16;
+    class->busy = false;
+    take();
+  }
+  assert_int_equal(class->slot.bits, 0);
+  assert_int_equal(class->page->fresh, blocks);
+  free_some(first, EIGHTH, 2 * EIGHTH);
+  assert_ptr_equal(class->first, left);
+}
+
+/* A page in the inbox comes before the first in the list. */
+static void test_mail_first(void **state) {
+  (void)state;
+  fill_third(PER_PAGE);
+  free_elsewhere(current, 200, 200 + EIGHTH);
+  hd_store_relaxed(&current->remote_count, HD_REMOTE_QUEUED | EIGHTH);
+  hd_store_relaxed(&heap->inbox, current);
+  assert_ptr_equal(take(), second[200]);
+  assert_false(hdi_remote_has_mail(heap));
+}
+
+/* The last blocks of a page that nobody had before it is left. */
+static void test_virgin_blocks_first(void **state) {
+  (void)state;
+  fill_third(PER_PAGE - 16);
+  hd_unit *page = class->page;
+  assert_int_equal(page->group, LAST_GROUP);
+  assert_ptr_equal(hdi_space_find(take()), page);
+  assert_int_equal(page->fresh, PER_PAGE);
+}
+
+/* A try at the same group that failed is the more rarely repeated, until one succeeds. */
+static void test_pauses(void **state) {
+  (void)state;
+  static const uint8_t pauses[] = {3, 7, 15, 31, 31};
+  class->last_pause = 1;
+  free_some(second, 0, 1);
+  for (size_t i = 0; i < sizeof pauses; i++) {
+    class->pause = 0;
+    assert_int_equal(hdi_claim_again(current, class), 0);
+    assert_int_equal(class->pause, pauses[i]);
+  }
+  for (int i = 0; i < 31; i++) assert_int_equal(hdi_claim_again(current, class), 0);
+  assert_int_equal(class->pause, 0);
+  free_some(second, PER_PAGE - 64, PER_PAGE);
+  assert_true(hdi_claim_again(current, class) == UINT64_MAX);
+  class->slot.bits = UINT64_MAX;
+  while (class->slot.bits != 0) hdi_alloc_take(&class->slot, class->slot.bits);
+  assert_int_equal(hdi_claim_again(current, class), 0);
+  assert_int_equal(class->pause, 3);
+}
+
+/* A heap of 2 MiB in a process of 24 MiB; and no longer once they are gone. */
+static void test_far(void **state) {
+  (void)state;
+  enum { BLOCKS = 28 * 1024 * 1024 / BLOCK_BYTES, FEW = 4096 };
+  hd_heap *self = hdi_heap_self;
+  void **held = hd_malloc(BLOCKS * sizeof *held);
+  assert_non_null(held);
+  for (size_t i = 0; i < BLOCKS; i++) {
+    assert_non_null(held[i] = hd_malloc(BLOCK_BYTES));
+    self = hdi_heap_self;
+    if (self->page_units < 32 || hdi_space_units_used() < 384) assert_false(self->far);
+  }
+  assert_true(self->far);
+  for (size_t i = 0; i < BLOCKS; i++) hd_free(held[i]);
+  void *large = NULL;
+  for (int round = 0; round < 2; round++) { /* a small heap in a small process, and in a large one */
+    for (size_t i = 0; i < FEW; i++) assert_non_null(held[i] = hd_malloc(BLOCK_BYTES));
+    assert_false(self->far);
+    for (size_t i = 0; i < FEW; i++) hd_free(held[i]);
+    if (large == NULL) large = hd_malloc((size_t)32 << 20);
+    assert_true(hdi_space_units_used() >= 384);
+  }
+  hd_free(large);
+  hd_free(held);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test_setup_teardown(test_turn, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_left_with_free_blocks, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_groups_behind, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_round_again, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_all_free, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_told_of_this_page, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_told_of_the_next_page, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_mail_first, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_virgin_blocks_first, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_pauses, two_pages, end_pages),
+      cmocka_unit_test(test_far),
+  };
+  return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
+}
