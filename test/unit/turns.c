@@ -155,6 +155,30 @@ static void test_mail_first(void **state) {
   assert_false(hdi_remote_has_mail(heap));
 }
 
+/* A parcel that has arrived is taken in, though nothing is in it for this class. */
+static void test_parcels_first(void **state) {
+  (void)state;
+  static hd_parcel parcel;
+  hd_store_relaxed(&parcel.owner, heap);
+  hd_store_relaxed(&heap->arrived, &parcel);
+  assert_ptr_equal(take(), first[0]);
+  assert_null(hd_load_relaxed(&heap->arrived));
+  assert_null(hd_load_relaxed(&parcel.owner));
+}
+
+/* The next page has only blocks that nobody had. */
+static void test_only_virgin_blocks_there(void **state) {
+  (void)state;
+  for (size_t i = 0; i < EIGHTH; i++) {
+    hd_store_relaxed(&left->map[i], HD_BLOCK_LIVE);
+    hd_store_relaxed(&left->map[PER_PAGE - EIGHTH + i], HD_BLOCK_FREE);
+  }
+  left->fresh = PER_PAGE - EIGHTH;
+  assert_ptr_equal(take(), first[PER_PAGE - EIGHTH]);
+  assert_ptr_equal(class->page, left);
+  assert_int_equal(current->state, HD_PAGE_FULL);
+}
+
 /* The last blocks of a page that nobody had before it is left. */
 static void test_virgin_blocks_first(void **state) {
   (void)state;
@@ -222,6 +246,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_told_of_this_page, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_told_of_the_next_page, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_mail_first, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_parcels_first, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_only_virgin_blocks_there, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_virgin_blocks_first, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_pauses, two_pages, end_pages),
       cmocka_unit_test(test_far),
