@@ -461,7 +461,8 @@ static bool turn_page(hd_heap *heap, hd_class *class) {
   uint64_t bits = 0;
   uint32_t count = 0, groups = (next->fresh + 63) / 64;
   uint32_t group = hdi_claim_group(next, 0, groups, &bits, &count);
-  return group < groups && hdi_claim_bits(next, class, group, bits, count);
+  if (HD_UNLIKELY(group == groups)) return false; /* only blocks that nobody had */
+  return hdi_claim_bits(next, class, group, bits, count);
 }
 
 bool hdi_heap_refill(hd_heap *heap, unsigned class_index) {
