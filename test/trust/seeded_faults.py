@@ -226,7 +226,7 @@ CLAIMS = [
     Fault("a magazine's block counts as zeroed", "core/alloc.c", "unit.lender",
           "    *zeroed = false;\n", "    *zeroed = true;\n"),
     Fault("a block that nobody had is lent", "core/heap.c", "unit.lender",
-          "if (class->slot.bits != 0) return !class->zeroed;", "if (slot->bits != 0) return true;"),
+          "if (class->slot.bits != 0) return !class->zeroed;", "if (class->slot.bits != 0) return true;"),
     Fault("a busy class borrows", "core/heap.c", "unit.lender",
           "if (class->busy || class->first != NULL ||", "if (class->first != NULL ||"),
     Fault("blocks are borrowed while own ones are free", "core/heap.c", "unit.lender",
