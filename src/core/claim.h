@@ -75,7 +75,7 @@ FAST void hdi_claim_count(hd_heap *heap, hd_class *class) {
   uint16_t now = (uint16_t)heap->claims;
   class->busy = (uint16_t)(now - class->since) <= BUSY_CLAIMS * BUSY_SHARE;
   class->since = now;
-  heap->far = heap->page_units >= FAR_UNITS && hdi_space_units_used() >= FAR_UNITS_IN_ALL;
+  heap->far = heap->page_units >= FAR_UNITS && hdi_space_used(&hdi_space) >= FAR_UNITS_IN_ALL;
 }
 
 /* A busy class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
@@ -141,7 +141,7 @@ FAST uint64_t hdi_claim_quick(hd_unit *page, hd_class *class) {
   uint32_t group = page->group + 1;
   uint32_t count = 0;
   bool some = page->credit > 1 && page->credit <= page->capacity; /* neither all free nor all in use */
-  if (!some || class->extend || hd_load_relaxed(&page->remote_count) != 0) return 0;
+  if (!some || class->extend || hdi_page_has_news(page)) return 0;
   if (group * 64 >= page->fresh) {
     if (!hdi_claim_pays(page, class, (int64_t)page->fresh - (page->credit - 1))) return 0;
     group = 0;
@@ -164,6 +164,15 @@ FAST void hdi_claim_fetch(const hd_heap *heap, const hd_slot *slot) {
 /* The first group in [from, to) with a free block that has been handed out before; its bits in *bits, and how many they are. In heap.c, in
  * one copy: it is long. */
 uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits, uint32_t *count);
+
+/* Claim that group from `from` on into the class's slot. false: there is none. */
+static inline bool hdi_claim_from(hd_unit *page, hd_class *class, uint32_t from) {
+  uint64_t bits = 0;
+  uint32_t count = 0, groups = (page->fresh + 63) / 64;
+  uint32_t group = hdi_claim_group(page, from, groups, &bits, &count);
+  if (group == groups) return false;
+  return hdi_claim_bits(page, class, group, bits, count);
+}
 
 static inline bool hdi_claim_virgin(hd_unit *page, hd_class *class) {
   if (page->fresh == page->capacity) return false;
@@ -197,23 +206,17 @@ static inline bool hdi_claim_untold(hd_unit *page, hd_class *class) {
 
 /* Claim blocks of a CURRENT page into its class's slot. It takes class->step virgin blocks at most. false: nothing worth taking. */
 static inline bool hdi_claim_next(hd_unit *page, hd_class *class) {
-  uint64_t bits = 0;
-  uint32_t count = 0;
   bool all_used = page->credit > page->capacity; /* as far as the owner knows */
   if (all_used) return hdi_claim_untold(page, class);
   if (class->extend) {
     class->extend = false;
     if (hdi_claim_virgin(page, class)) return true;
   }
-  uint32_t groups = (page->fresh + 63) / 64;
-  if (page->credit == 1 && groups > 0) page->group = UINT32_MAX; /* all free: from the start again */
-  uint32_t found = hdi_claim_group(page, page->group + 1, groups, &bits, &count);
-  if (found < groups) return hdi_claim_bits(page, class, found, bits, count);
+  if (page->credit == 1 && page->fresh > 0) page->group = UINT32_MAX; /* all free: from the start again */
+  if (hdi_claim_from(page, class, page->group + 1)) return true;
   /* At the end of the touched part: once more from its start if enough of it is free, else on into virgin blocks. */
-  if (hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page))) {
-    found = hdi_claim_group(page, 0, groups, &bits, &count);
-    if (found < groups) return hdi_claim_bits(page, class, found, bits, count);
-  }
+  bool again = hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page));
+  if (again && hdi_claim_from(page, class, 0)) return true;
   return hdi_claim_untold(page, class) || hdi_claim_virgin(page, class);
 }
 

@@ -268,12 +268,7 @@ static bool can_lend(hd_heap *heap, unsigned class_index) {
   if (class->slot.bits != 0) return !class->zeroed;
   hd_unit *page = class->page;
   if (page == NULL || page->credit > page->capacity) return false;
-  uint64_t bits = 0;
-  uint32_t count = 0;
-  uint32_t groups = (page->fresh + 63) / 64;
-  uint32_t group = hdi_claim_group(page, 0, groups, &bits, &count);
-  if (group == groups) return false;
-  return hdi_claim_bits(page, class, group, bits, count);
+  return hdi_claim_from(page, class, 0);
 }
 
 unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index) {
@@ -438,9 +433,6 @@ static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class
   return page;
 }
 
-/* Whether others have told of frees in a page, and the owner has not looked yet. */
-static bool has_news(hd_unit *page) { return hd_load_relaxed(&page->remote_count) != 0; }
-
 /* Whether a page that was touched all over has no free block behind the group that was claimed last, and too few before it. */
 static bool is_used_up(const hd_unit *page, const hd_class *class) {
   if (page->credit > page->capacity) return true;
@@ -449,20 +441,17 @@ static bool is_used_up(const hd_unit *page, const hd_class *class) {
 }
 
 /* The first of the partly used pages takes the place of one that is used up, where no other thread has told of anything: what most refills
- * come to in a heap with many pages (decision 29). false: nothing is claimed, and there may be more to see to. */
+ * come to in a heap with many pages (decision 29). false: nothing is claimed, and there may be more to see to, or only virgin blocks. */
 static bool turn_page(hd_heap *heap, hd_class *class) {
   hd_unit *page = class->page, *next = class->first;
   if (page == NULL || next == NULL || class->told || class->extend || page->fresh != page->capacity) return false;
-  if (has_news(page) || has_news(next) || hdi_remote_has_mail(heap) || hd_load_relaxed(&heap->arrived) != NULL) return false;
+  if (hdi_page_has_news(page) || hdi_page_has_news(next)) return false;
+  if (hdi_remote_has_mail(heap) || hd_load_relaxed(&heap->arrived) != NULL) return false;
   if (!is_used_up(page, class)) return false;
   make_full(page);
   unlink_page(class, next);
   make_current(class, next);
-  uint64_t bits = 0;
-  uint32_t count = 0, groups = (next->fresh + 63) / 64;
-  uint32_t group = hdi_claim_group(next, 0, groups, &bits, &count);
-  if (HD_UNLIKELY(group == groups)) return false; /* only blocks that nobody had */
-  return hdi_claim_bits(next, class, group, bits, count);
+  return hdi_claim_from(next, class, 0);
 }
 
 bool hdi_heap_refill(hd_heap *heap, unsigned class_index) {

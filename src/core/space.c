@@ -247,8 +247,7 @@ static void absorb_top(hd_space *space) {
 bool hdi_space_allows(const hd_space *space, size_t units) {
   uint64_t limit = (uint64_t)hd_load_owned(&hdi_options.limit);
   if (HD_LIKELY(limit == 0)) return true;
-  size_t used = hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units) - hd_load_relaxed(&space->passed_units);
-  return space != &hdi_space || used + units <= limit >> HD_UNIT_SHIFT;
+  return space != &hdi_space || hdi_space_used(space) + units <= limit >> HD_UNIT_SHIFT;
 }
 
 /* ---- while a fork holds the lock ---------------------------------------------------------------------------------------- */

@@ -93,8 +93,10 @@ static inline bool hdi_space_has_dirty(hd_space *space, size_t units) {
   return hd_peek(&space->dirty.filled) >> (hd_min(units, HD_EXACT_BINS) - 1) != 0;
 }
 
-/* Units of the common space that somebody has. Without the lock, too. */
-static inline size_t hdi_space_units_used(void) { return hd_load_relaxed(&hdi_space.top) - hd_load_relaxed(&hdi_space.free_units); }
+/* Units that somebody has. Without the lock, too. */
+static inline size_t hdi_space_used(const hd_space *space) {
+  return hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units) - hd_load_relaxed(&space->passed_units);
+}
 
 /* Up to so many dirty runs of one length at once, listed through next: whoever takes and gives many has the lock less often. NULL: there is
  * none, or a fork is under way. */

@@ -78,7 +78,7 @@ static void test_turn(void **state) {
   assert_ptr_equal(class->first, current);
 }
 
-/* What is free in the page counts, though others have not taken it: an eighth of it would have been worth going round again. */
+/* Free blocks of the page that is left, too few to go round again, count towards the eighth at which it comes back. */
 static void test_left_with_free_blocks(void **state) {
   (void)state;
   free_some(second, 64, 64 + EIGHTH - 1);
@@ -179,7 +179,7 @@ static void test_only_virgin_blocks_there(void **state) {
   assert_int_equal(current->state, HD_PAGE_FULL);
 }
 
-/* The last blocks of a page that nobody had before it is left. */
+/* A page's last virgin blocks, before the page is left. */
 static void test_virgin_blocks_first(void **state) {
   (void)state;
   fill_third(PER_PAGE - 16);
@@ -220,7 +220,7 @@ static void test_far(void **state) {
   for (size_t i = 0; i < BLOCKS; i++) {
     assert_non_null(held[i] = hd_malloc(BLOCK_BYTES));
     self = hdi_heap_self;
-    if (self->page_units < 32 || hdi_space_units_used() < 384) assert_false(self->far);
+    if (self->page_units < 32 || hdi_space_used(&hdi_space) < 384) assert_false(self->far);
   }
   assert_true(self->far);
   for (size_t i = 0; i < BLOCKS; i++) hd_free(held[i]);
@@ -230,7 +230,7 @@ static void test_far(void **state) {
     assert_false(self->far);
     for (size_t i = 0; i < FEW; i++) hd_free(held[i]);
     if (large == NULL) large = hd_malloc((size_t)32 << 20);
-    assert_true(hdi_space_units_used() >= 384);
+    assert_true(hdi_space_used(&hdi_space) >= 384);
   }
   hd_free(large);
   hd_free(held);
