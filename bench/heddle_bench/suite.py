@@ -75,6 +75,7 @@ WORKLOADS = (
         ("pairs", "lifo100", 1, (1,), False),
         ("pairs", "fifo", 2, (1,), False),
         ("pairs", "random", 1, (1,), False),
+        ("pairs", "batch", 1, (1,), False),
         ("pairs", "replace", 1, (1,), True),
         ("pairs", "spsc", 0.25, (1,), True),
         ("pairs", "spsc-held", 0.25, (1,), False),

@@ -1,5 +1,6 @@
 /* Single operations, in ns, one mode each. pair-SIZE: malloc and free of one size; lifo100: 100 mallocs, then 100 frees, newest first;
  * fifo, random: 256 k blocks made, then freed in order or at random (only the frees are in `ns`, the mallocs in `alloc_ns`);
+ * batch: 10,000 blocks of 16 to 1,024 B made and freed in order, over and over, looked at once in 16 rounds;
  * replace: random replacement among 100 k live blocks of 16 to 527 B; spsc, spsc-held: one producer and one consumer over a ring of 4,096
  * (held: the consumer keeps 1,024 and frees at random); pingpong-D: two threads bounce D blocks, each frees what the other made. */
 #include "common.h"
@@ -110,6 +111,34 @@ static void run_order(const bench_args *args)
     snprintf(more, sizeof more, " alloc_ns=%.3f", job->alloc_seconds[0] * 1e9 / ops);
     report(args, ops, job->free_seconds[0], more);
     free(job);
+}
+
+static void batch_lane(unsigned lane, void *shared)
+{
+    enum { COUNT = 10000, LOOK = 16 };
+    const bench_args *args = shared;
+    size_t rounds = bench_scaled(args, 640, LOOK);
+    bench_rng rng = rng_make(args->seed, lane);
+    size_t **block = malloc(COUNT * sizeof *block);
+    CHECK(block);
+    for (size_t round = 0; round < rounds; round++) {
+        for (size_t i = 0; i < COUNT; i++) {
+            block[i] = malloc(rng_between(&rng, 16, 1024));
+            CHECK(block[i]);
+            *block[i] = i + round;
+        }
+        for (size_t i = 0; round % LOOK == 0 && i < COUNT; i++)
+            CHECK(*block[i] == i + round);
+        for (size_t i = 0; i < COUNT; i++)
+            free(block[i]);
+    }
+    free(block);
+}
+
+static void run_batch(const bench_args *args)
+{
+    double seconds = bench_threads(args->threads, batch_lane, (void *)args);
+    report(args, (double)bench_scaled(args, 640, 16) * 10000, seconds, "");
 }
 
 static void replace_lane(unsigned lane, void *shared)
@@ -267,8 +296,8 @@ int main(int argc, char **argv)
 {
     static const bench_mode modes[] = {{"pair-16", run_pair}, {"pair-64", run_pair}, {"pair-1024", run_pair}, {"pair-2000", run_pair},
         {"pair-32768", run_pair}, {"pair-262144", run_pair}, {"pair-1048576", run_pair}, {"lifo100", run_lifo}, {"fifo", run_order},
-        {"random", run_order}, {"replace", run_replace}, {"spsc", run_spsc}, {"spsc-held", run_spsc}, {"pingpong-1", run_pingpong},
-        {"pingpong-2", run_pingpong}, {"pingpong-4", run_pingpong}, {"pingpong-8", run_pingpong}};
+        {"random", run_order}, {"batch", run_batch}, {"replace", run_replace}, {"spsc", run_spsc}, {"spsc-held", run_spsc},
+        {"pingpong-1", run_pingpong}, {"pingpong-2", run_pingpong}, {"pingpong-4", run_pingpong}, {"pingpong-8", run_pingpong}};
     bench_args args = bench_parse(argc, argv, "pairs");
     return BENCH_MODES(&args, modes);
 }

@@ -22,8 +22,8 @@ enum {
   SHARE = 8,                 /* of others an eighth */
   AGAIN_PAUSE_MOST = 31,     /* claims without a try at the same group: three after one that failed, seven after the next, up to this; */
   AGAIN_PAUSE_LEAST = 1,     /* where that starts, a power of two less one as well */
-  FAR_UNITS = 32,            /* a heap with 2 MiB in pages, in a process */
-  FAR_UNITS_IN_ALL = 384     /* with 24 MiB in use, is not in the caches as a whole */
+  FAR_UNITS = 32,            /* a heap with 2 MiB in pages is not in the second cache as a whole, */
+  NEAR_UNITS = 8             /* until it has less than 512 KiB: in between come those that empty and fill their pages by turns */
 };
 
 #if defined(__SSE2__) && !defined(HD_SANITIZE_THREAD)
@@ -75,7 +75,7 @@ FAST void hdi_claim_count(hd_heap *heap, hd_class *class) {
   uint16_t now = (uint16_t)heap->claims;
   class->busy = (uint16_t)(now - class->since) <= BUSY_CLAIMS * BUSY_SHARE;
   class->since = now;
-  heap->far = heap->page_units >= FAR_UNITS && hdi_space_used(&hdi_space) >= FAR_UNITS_IN_ALL;
+  heap->far = heap->page_units >= (heap->far ? NEAR_UNITS : FAR_UNITS);
 }
 
 /* A busy class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */

@@ -102,13 +102,16 @@ TURNS = [
     Fault("a try that succeeded is the last for long", "core/claim.h", "unit.turns",
           "  class->last_pause = AGAIN_PAUSE_LEAST;\n", ""),
     Fault("no heap is far", "core/claim.h", "unit.turns",
-          "heap->far = heap->page_units >= FAR_UNITS && hdi_space_used(&hdi_space) >= FAR_UNITS_IN_ALL;", "heap->far = false;"),
-    Fault("a small process's heap is far", "core/claim.h", "unit.turns",
-          "heap->far = heap->page_units >= FAR_UNITS && hdi_space_used(&hdi_space) >= FAR_UNITS_IN_ALL;",
+          "heap->far = heap->page_units >= (heap->far ? NEAR_UNITS : FAR_UNITS);", "heap->far = false;"),
+    Fault("a heap that has been far is so for ever", "core/claim.h", "unit.turns",
+          "heap->far = heap->page_units >= (heap->far ? NEAR_UNITS : FAR_UNITS);",
+          "heap->far = heap->far || heap->page_units >= FAR_UNITS;"),
+    Fault("a heap that shrinks is near at once", "core/claim.h", "unit.turns",
+          "heap->far = heap->page_units >= (heap->far ? NEAR_UNITS : FAR_UNITS);",
           "heap->far = heap->page_units >= FAR_UNITS;"),
     Fault("a small heap is far", "core/claim.h", "unit.turns",
-          "heap->far = heap->page_units >= FAR_UNITS && hdi_space_used(&hdi_space) >= FAR_UNITS_IN_ALL;",
-          "heap->far = hdi_space_used(&hdi_space) >= FAR_UNITS_IN_ALL;"),
+          "heap->far = heap->page_units >= (heap->far ? NEAR_UNITS : FAR_UNITS);",
+          "heap->far = heap->page_units >= NEAR_UNITS;"),
 ]
 
 CLAIMS = [

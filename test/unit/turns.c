@@ -210,30 +210,38 @@ static void test_pauses(void **state) {
   assert_int_equal(class->pause, 3);
 }
 
-/* A heap of 2 MiB in a process of 24 MiB; and no longer once they are gone. */
+/* Enough claims for the heap to find out anew how large it is. */
+static bool is_far(void) {
+  void *held[17 * 64];
+  for (int i = 0; i < 17 * 64; i++) assert_non_null(held[i] = hd_malloc(16));
+  bool far = hdi_heap_self->far;
+  for (int i = 0; i < 17 * 64; i++) hd_free(held[i]);
+  return far;
+}
+
+/* A heap is far from 2 MiB in pages on, whatever else the process has, and until it has less than 512 KiB. */
 static void test_far(void **state) {
   (void)state;
-  enum { BLOCKS = 28 * 1024 * 1024 / BLOCK_BYTES, FEW = 4096 };
+  enum { BLOCKS = 4 * 1024 * 1024 / BLOCK_BYTES };
+  static void *held[BLOCKS];
+  void *large = hd_malloc((size_t)32 << 20), *of_16 = hd_malloc(16); /* whose page is there before is_far counts */
   hd_heap *self = hdi_heap_self;
-  void **held = hd_malloc(BLOCKS * sizeof *held);
-  assert_non_null(held);
-  for (size_t i = 0; i < BLOCKS; i++) {
-    assert_non_null(held[i] = hd_malloc(BLOCK_BYTES));
-    self = hdi_heap_self;
-    if (self->page_units < 32 || hdi_space_used(&hdi_space) < 384) assert_false(self->far);
-  }
-  assert_true(self->far);
-  for (size_t i = 0; i < BLOCKS; i++) hd_free(held[i]);
-  void *large = NULL;
-  for (int round = 0; round < 2; round++) { /* a small heap in a small process, and in a large one */
-    for (size_t i = 0; i < FEW; i++) assert_non_null(held[i] = hd_malloc(BLOCK_BYTES));
-    assert_false(self->far);
-    for (size_t i = 0; i < FEW; i++) hd_free(held[i]);
-    if (large == NULL) large = hd_malloc((size_t)32 << 20);
-    assert_true(hdi_space_used(&hdi_space) >= 384);
-  }
+  assert_true(large != NULL && of_16 != NULL);
+  assert_true(self->page_units < 8);
+  size_t count = 0;
+  for (; self->page_units < 31; count++) assert_non_null(held[count] = hd_malloc(BLOCK_BYTES));
+  assert_false(is_far());
+  for (; self->page_units < 32; count++) assert_non_null(held[count] = hd_malloc(BLOCK_BYTES));
+  assert_true(is_far());
+  while (self->page_units > 8) hd_free(held[--count]);
+  assert_true(is_far());
+  while (self->page_units > 7) hd_free(held[--count]);
+  assert_false(is_far());
+  for (; self->page_units < 31; count++) assert_non_null(held[count] = hd_malloc(BLOCK_BYTES));
+  assert_false(is_far());
+  while (count > 0) hd_free(held[--count]);
+  hd_free(of_16);
   hd_free(large);
-  hd_free(held);
 }
 
 int main(void) {
