@@ -62,7 +62,7 @@ static bool resize_large(hd_unit *unit, size_t bytes) {
 }
 
 /* user: the heap with one user for whom it happens, or NULL. Anybody else must not take memory from such a heap. */
-static void *realloc_by_copy(hd_heap *user, hd_unit *unit, void *p, size_t bytes) {
+static __attribute__((noinline)) void *realloc_by_copy(hd_heap *user, hd_unit *unit, void *p, size_t bytes) {
   hd_heap *heap = user != NULL ? user : hdi_heap_explicit_owner(unit);
   size_t old = unit->block_bytes;
   bool here = heap != NULL && (heap == user || !heap->one_user);
@@ -100,12 +100,8 @@ static SLOW void *realloc_foreign(void *p, size_t bytes) {
   return hdi_no_memory();
 }
 
-void *hdi_realloc(void *p, size_t bytes) {
-  hd_unit *quick = quick_block(p);
-  if (HD_LIKELY(quick != NULL) && bytes - 1 < PTRDIFF_MAX) {
-    return stays(quick->block_bytes, bytes) ? p : realloc_by_copy(NULL, quick, p, bytes);
-  }
-  if (p == NULL) return hdi_alloc(bytes);
+/* What free()'s way does not lead to: large blocks, blocks of other heaps, and mistakes. */
+static __attribute__((noinline)) void *realloc_any(void *p, size_t bytes) {
   hd_unit *unit = hdi_space_find(p);
   if (HD_UNLIKELY(unit == NULL)) return realloc_foreign(p, bytes);
   if (HD_UNLIKELY(bytes == 0)) {
@@ -127,6 +123,15 @@ void *hdi_realloc(void *p, size_t bytes) {
     if (moved != NULL) return moved;
   }
   return realloc_by_copy(NULL, unit, p, bytes);
+}
+
+/* Strings and arrays grow by a few bytes at a time, most of them within their block: no more than looking is done for that, and every call
+ * is the last thing done. */
+void *hdi_realloc(void *p, size_t bytes) {
+  hd_unit *quick = quick_block(p);
+  if (HD_UNLIKELY(quick == NULL || bytes - 1 >= PTRDIFF_MAX)) return p == NULL ? hdi_alloc(bytes) : realloc_any(p, bytes);
+  if (HD_LIKELY(stays(quick->block_bytes, bytes))) return p;
+  return realloc_by_copy(NULL, quick, p, bytes);
 }
 
 void *hdi_expand(void *p, size_t bytes) {

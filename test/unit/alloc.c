@@ -30,6 +30,25 @@ static void all_sizes(void **state) {
   }
 }
 
+/* More blocks than a claim takes, so that what calloc gives has been somebody's. */
+static void small_sizes_zeroed(void **state) {
+  (void)state;
+  enum { BLOCKS = 200 };
+  unsigned char *block[BLOCKS];
+  for (size_t bytes = 16; bytes <= 1024; bytes += 16) {
+    for (int zero = 0; zero < 2; zero++) {
+      for (int i = 0; i < BLOCKS; i++) {
+        block[i] = zero ? hd_zalloc(bytes) : hd_malloc(bytes);
+        assert_non_null(block[i]);
+        size_t usable = hd_usable_size(block[i]);
+        if (zero) assert_true(block[i][0] == 0 && memcmp(block[i], block[i] + 1, usable - 1) == 0);
+        memset(block[i], 0xa5, usable);
+      }
+      for (int i = 0; i < BLOCKS; i++) hd_free(block[i]);
+    }
+  }
+}
+
 static void all_sizes_zeroed(void **state) {
   (void)state;
   for (size_t bytes = 1; bytes <= MIB; bytes += bytes < 70000 ? 1 : 257) {
@@ -224,7 +243,8 @@ static void claimed_meanwhile(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_sizes),           cmocka_unit_test(all_sizes_zeroed), cmocka_unit_test(all_alignments),
+      cmocka_unit_test(all_sizes),           cmocka_unit_test(small_sizes_zeroed),
+      cmocka_unit_test(all_sizes_zeroed), cmocka_unit_test(all_alignments),
       cmocka_unit_test(resized_between_edges), cmocka_unit_test(recalloc_stays_zero), cmocka_unit_test(refused),
       cmocka_unit_test(all_classes_at_all_alignments), cmocka_unit_test(no_group_yet),      cmocka_unit_test(moments),
       cmocka_unit_test(claimed_meanwhile),
