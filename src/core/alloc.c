@@ -483,7 +483,7 @@ static inline void free_large(void *p, hd_unit *unit, uintptr_t owner, hd_heap *
   }
   hd_store_relaxed(&unit->live, 0u);
   size_t units = unit->run_units;
-  bool keep = owner == 0 && hdi_heap_has_room(self, units) && !hdi_heap_is_empty(self);
+  bool keep = owner == 0 && hdi_heap_has_room(self, units);
   if (HD_UNLIKELY(!keep || !hdi_gate_try(self))) {
     free_run(unit, self);
     return;

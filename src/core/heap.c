@@ -19,7 +19,8 @@ enum {
   MANY_UNITS = 64, /* units in pages from which on a heap looks for what rests in idle classes, */
   LOOKS = 3,       /* so many of them for each new page */
   BULK_UNITS = HD_CACHE_UNITS / 2, /* units that go to the space, or come from there, at once, */
-  BULK_RUN = BULK_UNITS / 2        /* in runs of so many and fewer */
+  BULK_RUN = BULK_UNITS / 2, /* in runs of so many and fewer */
+  CROWDED = 128    /* times that somebody had the space's lock before the cache takes twice as much */
 };
 
 HD_LATER_DATA hd_heap hdi_heap_empty;
@@ -66,7 +67,7 @@ static hd_unit *take_cached(hd_heap *heap, size_t units) {
 
 /* A thread that has given many runs at once takes as many so: it works in waves, and would have the lock of the space for every one. */
 static SLOW bool fetch_runs(hd_heap *heap, size_t units) {
-  size_t most = hd_min(hd_min(BULK_UNITS, heap->given), HD_CACHE_UNITS - heap->cached_units);
+  size_t most = hd_min(hd_min(BULK_UNITS, heap->given), heap->cache_room - heap->cached_units);
   if (units > BULK_RUN || most < units) return false;
   hd_unit *run = hdi_space_take_runs(heap->space, units, most / units);
   if (run == NULL) {
@@ -98,6 +99,15 @@ static SLOW bool spill_runs(hd_heap *heap, hd_unit *first, size_t units) {
   return true;
 }
 
+/* The cache is full, and others are at the space: threads that free and take longer runs all the time would wait for each other there.
+ * After a while of that a heap keeps more of its own. false: there is no room for this run even so. */
+static SLOW bool widen_cache(hd_heap *heap, size_t units) {
+  if (heap->cache_room >= HD_CACHE_UNITS_MOST || !hdi_lock_is_taken(&heap->space->lock)) return false;
+  if (++heap->crowded % CROWDED != 0) return false;
+  hd_store_owned(&heap->cache_room, heap->cache_room * 2);
+  return hdi_heap_has_room(heap, units);
+}
+
 void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) {
   if (heap->one_user) {
     hdi_lock_take(&heap->lock);
@@ -107,7 +117,7 @@ void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) 
   } else if (heap->explicit_heap) {
     heap->held_units -= units;
     unlist_run(heap, first);
-  } else if (dirty && hdi_heap_has_room(heap, units)) {
+  } else if (dirty && (hdi_heap_has_room(heap, units) || widen_cache(heap, units))) {
     hdi_heap_keep_run(heap, first, units);
     return;
   } else if (dirty && spill_runs(heap, first, units)) {
@@ -340,6 +350,7 @@ void hdi_heap_drop_cache(hd_heap *heap) {
 }
 
 void hdi_heap_drop_runs(hd_heap *heap) {
+  hd_store_owned(&heap->cache_room, HD_CACHE_UNITS);
   heap->given = 0;
   for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {
     while (heap->cached[units] != NULL) hdi_space_give(heap->space, take_cached(heap, units), units, true);

@@ -17,7 +17,10 @@
 #include "core/space.h"
 #include "core/unit.h"
 
-enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_CACHE_UNITS = 16, HD_LONE_MOST = 2 };
+enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_LONE_MOST = 2 };
+
+/* Units that a heap's cache of runs takes: at first, and where threads meet at the space. */
+enum { HD_CACHE_UNITS = 16, HD_CACHE_UNITS_MOST = 64 };
 
 /* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. */
 typedef struct hd_slot {
@@ -105,7 +108,9 @@ struct hd_heap {
   size_t held_units, limit_units; /* explicit: units held, and the most allowed (0: no limit) */
   hd_lock lock;                   /* explicit: taken by every call; with one user: for its runs alone */
   hd_unit *cached[HD_CACHE_RUN + 1]; /* runs freed just now, still dirty, by length: lists through next */
-  uint32_t cached_units;          /* units in them, at most HD_CACHE_UNITS */
+  uint32_t cached_units;          /* units in them, */
+  uint32_t cache_room;            /* and the most there may be; 0: it keeps none */
+  uint32_t crowded;               /* times that a run was too many for it while somebody had the space's lock */
   uint32_t claims;                /* times that a slot was empty */
   uint32_t given;                 /* units given to the space several runs at once, and not taken so since */
   uint32_t taken;                 /* units taken in runs of up to HD_CACHE_RUN since it gave up what rested in it */
@@ -200,10 +205,9 @@ static inline hd_unit *hdi_heap_take_cached(hd_heap *heap, size_t units) {
   return first;
 }
 
-/* Whether the cache may keep a run of so many units. */
+/* Whether the cache may keep a run of so many units. The empty heap's may not. */
 static inline bool hdi_heap_has_room(const hd_heap *heap, size_t units) {
-  _Static_assert(HD_CACHE_UNITS <= HD_CACHE_RUN, "what there is room for is no longer than the lists know");
-  return hd_load_stable(uint32_t, &heap->cached_units) + units <= HD_CACHE_UNITS;
+  return units <= HD_CACHE_RUN && hd_load_stable(uint32_t, &heap->cached_units) + units <= hd_load_stable(uint32_t, &heap->cache_room);
 }
 
 /* Put a run of so many units, which was touched, into the cache. */
@@ -253,7 +257,7 @@ void hdi_heap_deepen(hd_heap *heap, unsigned class_index);
 /* Give the blocks of the magazines back to their pages, and cached runs to the space. The magazines are as at first. */
 void hdi_heap_drop_cache(hd_heap *heap);
 
-/* The cached runs alone. */
+/* The cached runs alone; and the cache is as at first. */
 void hdi_heap_drop_runs(hd_heap *heap);
 
 /* Release an empty page that stands in no list. */

@@ -61,6 +61,9 @@ static inline void hdi_lock_drop(hd_lock *lock) {
   if (HD_UNLIKELY((hd_exchange(&lock->word, 0u) & HD_LOCK_SLEEPERS) != 0)) hdi_lock_wake(lock);
 }
 
+/* Whether anybody has it; the answer may be old at once. */
+static inline bool hdi_lock_is_taken(const hd_lock *lock) { return hd_load_relaxed(&lock->word) != 0; }
+
 static inline bool hdi_lock_is_mine(const hd_lock *lock) { return (hd_load_relaxed(&lock->word) & ~HD_LOCK_SLEEPERS) == hdi_lock_me(); }
 
 /* For fork: this thread may have the lock already, when a signal handler that forks came in between. */

@@ -209,6 +209,7 @@ hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
     }
   }
   heap->space = space;
+  hd_store_owned(&heap->cache_room, HD_CACHE_UNITS);
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
   return heap;
 }

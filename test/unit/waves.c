@@ -1,11 +1,13 @@
 /* Programs that work in waves. A thread that gives more than it may keep gives and takes several runs at a time; whoever only takes gets
- * one. What rests in its caches is given up before it touches memory that nobody had.
+ * one. Where threads meet at the space each keeps more. What rests in its caches is given up before it touches memory that nobody had.
  *
  * SPDX-License-Identifier: MIT */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -408,6 +410,71 @@ static void test_units_are_counted(void **state) {
   hdi_gate_enter(hdi_heap_self);
 }
 
+/* Fill the cache with runs of two units, and give one more while somebody has the space's lock. The lock is free again when the cache
+ * had no room for it either. */
+static void give_one_more(void) {
+  size_t most = hdi_heap_self->cache_room / 2;
+  hdi_heap_self->taken = 0; /* a heap that grows gives up what it keeps, and its cache is as at first */
+  take_all(most + 1, 2);
+  give_all(most, 2);
+  assert_int_equal(hdi_heap_self->cached_units, hdi_heap_self->cache_room);
+  hdi_lock_take(&hdi_space.lock);
+  hdi_heap_give_run(hdi_heap_self, run[most], 2, true);
+  hdi_lock_drop(&hdi_space.lock);
+}
+
+/* One in 128 of such times the cache takes twice as much, up to four times; and when it is emptied it is as before. */
+static void test_more_where_others_are(void **state) {
+  (void)state;
+  hd_heap *heap = hdi_heap_self;
+  for (uint32_t room = 2 * HD_CACHE_UNITS; room <= HD_CACHE_UNITS_MOST; room *= 2) {
+    heap->crowded = 127;
+    give_one_more();
+    assert_int_equal(heap->cache_room, room);
+    assert_int_equal(heap->cached_units, room / 2 + 2);
+    hd_unit *longest = heap->cached[HD_CACHE_RUN];
+    bool zeroed = false;
+    hd_unit *too_long = hdi_heap_take_run(heap, HD_CACHE_RUN + 1, 1, &zeroed);
+    assert_non_null(too_long);
+    hdi_heap_give_run(heap, too_long, HD_CACHE_RUN + 1, true);
+    assert_ptr_equal(heap->cached[HD_CACHE_RUN], longest);
+    assert_int_equal(heap->cached_units, room / 2 + 2);
+  }
+  heap->crowded = 127;
+  give_one_more();
+  assert_int_equal(heap->cache_room, HD_CACHE_UNITS_MOST);
+  hdi_heap_drop_runs(heap);
+  assert_int_equal(heap->cache_room, HD_CACHE_UNITS);
+}
+
+static atomic_uint held;
+
+static void *hold_space(void *nothing) {
+  hdi_lock_take(&hdi_space.lock);
+  hd_store_release(&held, 1u);
+  while (hd_load_acquire(&held) == 1 && (hd_load_relaxed(&hdi_space.lock.word) & HD_LOCK_SLEEPERS) == 0) sched_yield();
+  hdi_lock_drop(&hdi_space.lock);
+  return nothing;
+}
+
+/* A few times are no crowd; and nobody there is none at all. Runs are given without the lock, or it is waited for. */
+static void test_not_at_once(void **state) {
+  (void)state;
+  hd_heap *heap = hdi_heap_self;
+  pthread_t other;
+  heap->crowded = 0;
+  take_all(MANY, 2);
+  give_all(MANY / 2, 2);
+  assert_int_equal(heap->crowded, 0);
+  assert_int_equal(pthread_create(&other, NULL, hold_space, NULL), 0);
+  while (hd_load_acquire(&held) != 1) sched_yield();
+  for (size_t i = MANY / 2; i < MANY; i++) hdi_heap_give_run(heap, run[i], 2, true);
+  hd_store_release(&held, 2u);
+  assert_int_equal(pthread_join(other, NULL), 0);
+  assert_in_range(heap->crowded, 1, MANY / 2);
+  assert_int_equal(heap->cache_room, HD_CACHE_UNITS);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_waves, begin, end),
@@ -425,6 +492,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_classes_in_use_keep_theirs, begin, end),
       cmocka_unit_test_setup_teardown(test_old_pages_give_way_earlier, begin, end),
       cmocka_unit_test_setup_teardown(test_units_are_counted, begin, end),
+      cmocka_unit_test_setup_teardown(test_more_where_others_are, begin, end),
+      cmocka_unit_test_setup_teardown(test_not_at_once, begin, end),
   };
   return cmocka_run_group_tests_name("waves", tests, NULL, NULL);
 }
