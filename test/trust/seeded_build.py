@@ -49,12 +49,14 @@ class Recipe:
         self.uses = {}
 
     def parts_of(self, file):
-        """All files that a file includes, itself among them, by their names below src."""
+        """All files that a file includes, itself among them, by their names below src. Noted when it is whole: others ask meanwhile."""
         if file not in self.uses:
-            self.uses[file] = {file}
-            for name in INCLUDE.findall(self.read(file)):
-                if (self.source / name).exists():
-                    self.uses[file] |= self.parts_of(name)
+            parts, unread = {file}, [file]
+            while unread:
+                names = {name for name in INCLUDE.findall(self.read(unread.pop())) if (self.source / name).exists()}
+                unread += names - parts
+                parts |= names
+            self.uses[file] = parts
         return self.uses[file]
 
     def read(self, file):
