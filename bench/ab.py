@@ -17,7 +17,7 @@ BENCH = Path(__file__).resolve().parent
 
 
 def stop(message):
-    sys.exit(f"ab.py: {message}")
+    sys.exit(f"{Path(sys.argv[0]).name}: {message}")
 
 
 def library(word):
@@ -26,6 +26,12 @@ def library(word):
     if not Path(word).is_file():
         stop(f"no file {word}")
     return str(Path(word).resolve())
+
+
+def build(folder):
+    built = subprocess.run(["bash", str(BENCH / "build.sh"), folder], capture_output=True, text=True)
+    if built.returncode:
+        stop("bench/build.sh failed: " + built.stderr.strip())
 
 
 def figure_of(text):
@@ -77,9 +83,7 @@ def main():
         stop("no command after --")
     if options.rounds < 10:
         stop("fewer than 10 rounds say little")
-    built = subprocess.run(["bash", str(BENCH / "build.sh"), options.bin], capture_output=True, text=True)
-    if built.returncode:
-        stop("bench/build.sh failed: " + built.stderr.strip())
+    build(options.bin)
     if (Path(options.bin) / command[0]).is_file():
         command[0] = str(Path(options.bin).resolve() / command[0])
     sides = [library(options.a), library(options.b)]

@@ -14,19 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCH = Path(__file__).resolve().parent
-
-
-def stop(message):
-    sys.exit(f"slices.py: {message}")
-
-
-def library(word):
-    if word == "system":
-        return ""
-    if not Path(word).is_file():
-        stop(f"no file {word}")
-    return str(Path(word).resolve())
+from ab import BENCH, build, library, stop
 
 
 def run(command, preload):
@@ -61,9 +49,7 @@ def main():
     loops = words[split + 1 :]
     if not loops:
         stop("no loop after --")
-    built = subprocess.run(["bash", str(BENCH / "build.sh"), options.bin], capture_output=True, text=True)
-    if built.returncode:
-        stop("bench/build.sh failed: " + built.stderr.strip())
+    build(options.bin)
     preloads = [library(word) for word in options.libraries]
     names = [Path(word).name.removesuffix(".so")[:14] for word in options.libraries]
     print(f"{'':26}{names[0]:>16}" + "".join(f"{name:>19}" for name in names[1:]))
