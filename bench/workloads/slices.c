@@ -12,7 +12,7 @@
 enum { COUNT_MOST = 1 << 18, SLICES = 1 << 17, STEPS = 5000, LONG_STEPS = 100, LONG = 100000, KEPT = 1000 };
 
 typedef struct {
-    char shape[16];
+    size_t shape; /* its place among `shapes` */
     size_t low, high, count, touch;
     double seconds;
     uint32_t *order;
@@ -154,15 +154,12 @@ static void run_lane(unsigned number, void *shared)
 {
     slices_plan *plan = shared;
     slices_lane *lane = &lanes[number];
-    size_t shape = 0;
-    while (strcmp(plan->shape, shapes[shape].name) != 0)
-        shape++;
     pthread_barrier_wait(&plan->start);
-    if (shapes[shape].keeps)
+    if (shapes[plan->shape].keeps)
         make_all(lane);
-    shapes[shape].run(lane); /* the first one makes the heap grow */
+    shapes[plan->shape].run(lane); /* the first one makes the heap grow */
     for (double end = bench_now() + plan->seconds, now = bench_now(); now < end && lane->slices < SLICES;) {
-        double ops = (double)shapes[shape].run(lane), then = bench_now();
+        double ops = (double)shapes[plan->shape].run(lane), then = bench_now();
         lane->ns[lane->slices++] = (then - now) * 1e9 / ops;
         now = then;
     }
@@ -176,12 +173,14 @@ static int by_value(const void *left, const void *right)
 
 static bool parse(slices_plan *plan, const char *mode)
 {
-    int fields = sscanf(mode, "%15[a-z0-9]-%zu-%zu-%zu-%zu", plan->shape, &plan->low, &plan->high, &plan->count, &plan->touch);
-    bool known = false;
-    for (size_t i = 0; i < SHAPES; i++)
-        known = known || strcmp(plan->shape, shapes[i].name) == 0;
+    char name[16];
+    int fields = sscanf(mode, "%15[a-z0-9]-%zu-%zu-%zu-%zu", name, &plan->low, &plan->high, &plan->count, &plan->touch);
+    if (fields < 4)
+        return false;
+    while (plan->shape < SHAPES && strcmp(name, shapes[plan->shape].name) != 0)
+        plan->shape++;
     bool sound = plan->low > 0 && plan->low <= plan->high && plan->count > 0 && plan->count <= COUNT_MOST && plan->touch <= 2;
-    return fields >= 4 && known && sound;
+    return plan->shape < SHAPES && sound;
 }
 
 int main(int argc, char **argv)

@@ -2,12 +2,12 @@
  * one. Where threads meet at the space each keeps more. What rests in its caches is given up before it touches memory that nobody had.
  *
  * SPDX-License-Identifier: MIT */
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
-#include <pthread.h>
-#include <sched.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -410,8 +410,8 @@ static void test_units_are_counted(void **state) {
   hdi_gate_enter(hdi_heap_self);
 }
 
-/* Fill the cache with runs of two units, and give one more while somebody has the space's lock. The lock is free again when the cache
- * had no room for it either. */
+/* Fill the cache with runs of two units, and give one more while somebody has the space's lock. What the cache does not take then is put
+ * off, not waited with. */
 static void give_one_more(void) {
   size_t most = hdi_heap_self->cache_room / 2;
   hdi_heap_self->taken = 0; /* a heap that grows gives up what it keeps, and its cache is as at first */
