@@ -75,9 +75,6 @@ static pthread_t busy[BUSY_MAX];
 static int busy_count;
 
 static void *work(void *salt) {
-  sigset_t all; /* signals of a test are for its main thread */
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, NULL);
   for (unsigned round = (unsigned)(uintptr_t)salt; !atomic_load_explicit(&stop, memory_order_relaxed); round++) {
     use_memory(round);
     if (round % 32 == 0) usleep(200); /* else the forking thread would hardly run */
@@ -85,10 +82,16 @@ static void *work(void *salt) {
   return NULL;
 }
 
+/* Signals of a test are for its main thread, from the first moment of the others: a handler that forks would leave a child in which one of
+ * these works for ever, and takes no alarm. */
 void busy_start(int threads) {
+  sigset_t all, kept;
+  sigfillset(&all);
+  pthread_sigmask(SIG_BLOCK, &all, &kept);
   atomic_store(&stop, false);
   for (busy_count = 0; busy_count < threads && busy_count < BUSY_MAX; busy_count++)
     TS_CHECK(pthread_create(&busy[busy_count], NULL, work, (void *)(uintptr_t)(busy_count * 1000)) == 0, "pthread_create");
+  pthread_sigmask(SIG_SETMASK, &kept, NULL);
 }
 
 void busy_stop(void) {
