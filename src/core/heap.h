@@ -35,9 +35,9 @@ typedef struct hd_cached {
   hd_block_state *state; /* its byte */
 } hd_cached;
 
-/* How many blocks a magazine takes: at first up to 8 and up to 64 KiB, at least one; as its class proves to need, up to 32 and 1 MiB,
+/* How many blocks a magazine takes: at first up to 8 and up to 64 KiB, at least one; as its class proves to need, up to 128 and 2 MiB,
  * until it is given back. */
-enum { HD_MAGAZINE_FIRST = 8, HD_MAGAZINE_FIRST_BYTES = 64 * 1024, HD_MAGAZINE_MOST = 32, HD_MAGAZINE_MOST_BYTES = 1024 * 1024 };
+enum { HD_MAGAZINE_FIRST = 8, HD_MAGAZINE_FIRST_BYTES = 64 * 1024, HD_MAGAZINE_MOST = 128, HD_MAGAZINE_MOST_BYTES = 2048 * 1024 };
 
 /* Blocks of a medium class that the heap's thread freed just now, for its next malloc. Their bytes say CACHED, and they stay counted in
  * their pages' credit. Everything happens inside the gate. */

@@ -19,7 +19,7 @@
 #include "heddle.h"
 #include "pages.h"
 
-enum { MIB = 1024 * 1024, BYTES = 8192, PER_PAGE = HD_UNIT_BYTES / BYTES, MANY = 64 };
+enum { MIB = 1024 * 1024, BYTES = 8192, PER_PAGE = HD_UNIT_BYTES / BYTES, MANY = 256 };
 
 static hd_magazine *magazine_of(size_t bytes) { return hdi_heap_magazine(hdi_heap_self, hdi_sizeclass_of(bytes)); }
 
@@ -86,7 +86,7 @@ static void take_and_free_many(size_t bytes) {
 }
 
 /* A class that again and again frees more than fit, and then takes more than there were, gets room for twice as many, up to a number and
- * up to a megabyte, until it is given back. One that takes and frees single blocks does not. */
+ * up to two megabytes, until it is given back. One that takes and frees single blocks does not. */
 static void test_grows_where_needed(void **state) {
   (void)state;
   enum { FEW = 2 * BYTES, OTHER = 3 * BYTES / 2 };
