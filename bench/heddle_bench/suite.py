@@ -46,6 +46,7 @@ WORKLOADS = (
         ("large", "buffers", 1, (1, 2), False),
         ("large", "image", 0.5, (1, 2), True),
         ("realloc", "many", 2, (1, 2), False),
+        ("realloc", "append", 1, (1, 2), False),
         ("realloc", "touched", 1, (1,), True),
         ("realloc", "untouched", 0.2, (1,), True),
         ("calloc", "small", 1, (1,), True),

@@ -1,5 +1,6 @@
 /* Growth by realloc. many: thousands of small vectors that grow by half, in turn, and are dropped at random; touched: one buffer that
- * grows by 1.5 x to 256 MiB and is written as it grows; untouched: the same without a write. Kept prefixes are verified. */
+ * grows by 1.5 x to 256 MiB and is written as it grows; untouched: the same without a write; append: a hundred texts to which words and
+ * lines are added in turn, each exactly as long as what it holds. What was kept is verified. */
 #include "common.h"
 
 static void many_lane(unsigned lane, void *shared)
@@ -41,6 +42,44 @@ static void run_many(const bench_args *args)
     bench_result(args, (double)bench_scaled(args, 12e6, 100) * args->threads, seconds, "");
 }
 
+static void append_lane(unsigned lane, void *shared)
+{
+    enum { TEXTS = 100, PIECE = 64 };
+    const bench_args *args = shared;
+    size_t steps = bench_scaled(args, 6e6, 100);
+    bench_rng rng = rng_make(args->seed, lane);
+    struct text {
+        unsigned char *at;
+        size_t bytes, most;
+    } *all = calloc(TEXTS, sizeof *all);
+    CHECK(all);
+    for (size_t i = 0; i < steps; i++) {
+        uint64_t draw = rng_next(&rng);
+        struct text *t = &all[draw % TEXTS];
+        size_t more = (draw >> 32) % PIECE + 1;
+        if (t->bytes + more > t->most) {
+            for (size_t k = 0; k < t->bytes; k += t->bytes / 8 + 1)
+                CHECK(t->at[k] == (unsigned char)(k * 31));
+            free(t->at);
+            *t = (struct text){NULL, 0, PIECE + ((draw >> 40) % 1024 << (draw >> 61))};
+        }
+        t->at = realloc(t->at, t->bytes + more);
+        CHECK(t->at);
+        for (size_t k = t->bytes; k < t->bytes + more; k++)
+            t->at[k] = (unsigned char)(k * 31);
+        t->bytes += more;
+    }
+    for (size_t i = 0; i < TEXTS; i++)
+        free(all[i].at);
+    free(all);
+}
+
+static void run_append(const bench_args *args)
+{
+    double seconds = bench_threads(args->threads, append_lane, (void *)args);
+    bench_result(args, (double)bench_scaled(args, 6e6, 100) * args->threads, seconds, "");
+}
+
 static void grow_lane(unsigned lane, void *shared)
 {
     const bench_args *args = shared;
@@ -73,7 +112,7 @@ static void run_grow(const bench_args *args)
 
 int main(int argc, char **argv)
 {
-    static const bench_mode modes[] = {{"many", run_many}, {"touched", run_grow}, {"untouched", run_grow}};
+    static const bench_mode modes[] = {{"many", run_many}, {"append", run_append}, {"touched", run_grow}, {"untouched", run_grow}};
     bench_args args = bench_parse(argc, argv, "realloc");
     return BENCH_MODES(&args, modes);
 }

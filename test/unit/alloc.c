@@ -119,6 +119,45 @@ static void resized_between_edges(void **state) {
   }
 }
 
+/* Text that grows by little is given room: a quarter at each move, and no more than that beside what classes leave over. */
+static void growth_by_little_leaves_room(void **state) {
+  hd_heap *heap = *state;
+  for (int where = 0; where < 2; where++) {
+    unsigned moves = 0;
+    unsigned char *p = where ? hd_heap_malloc(heap, 1024) : hd_malloc(1024);
+    memset(p, 0x5a, 1024);
+    for (size_t bytes = 1024; bytes <= HD_MEDIUM_MAX; bytes += 16) {
+      unsigned char *grown = where ? hd_heap_realloc(heap, p, bytes) : hd_realloc(p, bytes);
+      assert_non_null(grown);
+      moves += grown != p;
+      p = grown;
+      assert_true(p[0] == 0x5a && p[bytes - 17] == 0x5a && hd_usable_size(p) >= bytes && hd_usable_size(p) <= bytes * 3 / 2);
+      memset(p + bytes - 16, 0x5a, 16);
+    }
+    assert_in_range(moves, 8, 22);
+    if (where) hd_heap_free(heap, p);
+    else hd_free(p);
+  }
+}
+
+/* Room is a wish: where there is memory for what was asked and no more, that is given, and errno stays as it was. */
+static void growth_without_room(void **state) {
+  (void)state;
+  hd_heap *heap = hd_heap_create(&(hd_heap_config){.limit_bytes = (size_t)2 * HD_UNIT_BYTES});
+  void *p = hd_heap_malloc(heap, 1024), *held = hd_heap_malloc(heap, 1100), *fits = hd_heap_malloc(heap, 1100);
+  assert_true(p != NULL && held != NULL && fits != NULL);
+  assert_null(hd_heap_malloc(heap, 1280));
+  hd_heap_free(heap, fits);
+  errno = 0;
+  p = hd_heap_realloc(heap, p, 1100);
+  assert_non_null(p);
+  assert_int_equal(errno, 0);
+  assert_int_equal(hd_usable_size(p), hd_usable_size(held));
+  assert_null(hd_heap_realloc(heap, p, 3000));
+  assert_int_equal(errno, ENOMEM);
+  hd_heap_destroy(heap);
+}
+
 /* A chain of recalloc that writes nothing stays zero, also where a shorter copy took over memory with old content. */
 static void recalloc_stays_zero(void **state) {
   (void)state;
@@ -247,7 +286,7 @@ int main(void) {
       cmocka_unit_test(all_sizes_zeroed), cmocka_unit_test(all_alignments),
       cmocka_unit_test(resized_between_edges), cmocka_unit_test(recalloc_stays_zero), cmocka_unit_test(refused),
       cmocka_unit_test(all_classes_at_all_alignments), cmocka_unit_test(no_group_yet),      cmocka_unit_test(moments),
-      cmocka_unit_test(claimed_meanwhile),
+      cmocka_unit_test(claimed_meanwhile), cmocka_unit_test(growth_by_little_leaves_room), cmocka_unit_test(growth_without_room),
   };
   return cmocka_run_group_tests(tests, make_heap, drop_heap);
 }
