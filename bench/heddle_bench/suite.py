@@ -47,6 +47,7 @@ WORKLOADS = (
         ("large", "image", 0.5, (1, 2), True),
         ("realloc", "many", 2, (1, 2), False),
         ("realloc", "append", 1, (1, 2), False),
+        ("realloc", "shrink", 1, (1, 2), False),
         ("realloc", "touched", 1, (1,), True),
         ("realloc", "untouched", 0.2, (1,), True),
         ("calloc", "small", 1, (1,), True),

@@ -1,6 +1,7 @@
 /* Growth by realloc. many: thousands of small vectors that grow by half, in turn, and are dropped at random; touched: one buffer that
  * grows by 1.5 x to 256 MiB and is written as it grows; untouched: the same without a write; append: a hundred texts to which words and
- * lines are added in turn, each exactly as long as what it holds. What was kept is verified. */
+ * lines are added in turn, each exactly as long as what it holds; shrink: buffers of 64 KiB to 8 MiB, filled in part, cut to that and
+ * kept for a while. What was kept is verified. */
 #include "common.h"
 
 static void many_lane(unsigned lane, void *shared)
@@ -80,6 +81,41 @@ static void run_append(const bench_args *args)
     bench_result(args, (double)bench_scaled(args, 6e6, 100) * args->threads, seconds, "");
 }
 
+static void shrink_lane(unsigned lane, void *shared)
+{
+    enum { KEPT = 30 };
+    const bench_args *args = shared;
+    size_t steps = bench_scaled(args, 6e3, 10);
+    bench_rng rng = rng_make(args->seed, lane);
+    struct part {
+        unsigned char *at;
+        size_t bytes;
+    } all[KEPT] = {{NULL, 0}};
+    for (size_t i = 0; i < steps; i++) {
+        uint64_t draw = rng_next(&rng);
+        struct part *p = &all[draw % KEPT];
+        size_t most = (size_t)64 * 1024 << (draw >> 32) % 8;
+        size_t bytes = 1 + (draw >> 40) % (most / (draw >> 61 == 0 ? 1 : 8));
+        unsigned char *buffer = malloc(most);
+        CHECK(buffer);
+        memset(buffer, (int)i, bytes);
+        if (p->at)
+            CHECK(p->at[0] == p->at[p->bytes - 1]);
+        free(p->at);
+        p->at = realloc(buffer, bytes);
+        p->bytes = bytes;
+        CHECK(p->at && p->at[0] == (unsigned char)i);
+    }
+    for (size_t i = 0; i < KEPT; i++)
+        free(all[i].at);
+}
+
+static void run_shrink(const bench_args *args)
+{
+    double seconds = bench_threads(args->threads, shrink_lane, (void *)args);
+    bench_result(args, (double)bench_scaled(args, 6e3, 10) * args->threads, seconds, "");
+}
+
 static void grow_lane(unsigned lane, void *shared)
 {
     const bench_args *args = shared;
@@ -112,7 +148,8 @@ static void run_grow(const bench_args *args)
 
 int main(int argc, char **argv)
 {
-    static const bench_mode modes[] = {{"many", run_many}, {"append", run_append}, {"touched", run_grow}, {"untouched", run_grow}};
+    static const bench_mode modes[] = {{"many", run_many}, {"append", run_append}, {"shrink", run_shrink},
+                                       {"touched", run_grow}, {"untouched", run_grow}};
     bench_args args = bench_parse(argc, argv, "realloc");
     return BENCH_MODES(&args, modes);
 }

@@ -18,6 +18,10 @@ enum {
   TAIL_MIN_UNITS = 4,        /* of the last huge page of a run at least that much must be used: small pages are cheaper for less, */
   TAIL_SHARE = 3,            /* and what is unused must be at most a third of the block */
   HEAD_SHARE = 16,           /* the first huge page of a run is asked for if it is at most so much of what is in use */
+  ACROSS_SHARE = 4,          /* a run that begins in dirty memory has a quarter there */
+  GIVE_BACK_UNITS = 16,      /* a block that shrinks gives up a quarter, or so much, and an eighth at least */
+  LEAVE_MIN_UNITS = 32,      /* a run of 2 MiB and more is left whole by what shrinks to */
+  LEAVE_MAX = 1024 * 1024,   /* so much and less */
   PLENTY_UNITS = 256,
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
 };
@@ -85,16 +89,30 @@ static void trade(size_t units) {
   hdi_space_purge(&hdi_space, hdi_space_tick(), hd_min(units, dirty - plenty));
 }
 
-static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
+/* For a run that no dirty one is long enough for: what is left behind a block that gave up its end, and clean units behind that. So blocks
+ * that are taken long, filled and cut to what they hold come to lie side by side, and nothing is moved or faulted in twice. */
+static SLOW hd_unit *take_across(hd_heap *heap, size_t units) {
+  bool kept = units <= HD_CACHE_RUN && (heap->cached[units] != NULL || heap->given > 0);
+  bool dense = units <= HD_EXACT_BINS && hdi_space_has_dirty(&hdi_space, units);
+  size_t dirty = 0;
+  hd_unit *first = kept || dense ? NULL : hdi_space_take_across(&hdi_space, units, units / ACROSS_SHARE, &dirty);
+  if (first != NULL) trade(units - dirty);
+  return first;
+}
+
+static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool wants_zero, bool *zeroed) {
   size_t grain = heap->explicit_heap ? 1 : hdi_space_huge_grain(&hdi_space, units);
   hd_unit *first = NULL;
+  *zeroed = false;
   if (grain > 1) first = hdi_heap_take_run(heap, hd_round_up(units, grain), hd_max(align_units, grain), zeroed);
+  bool plain = grain == 1 && align_units == 1 && units >= ACROSS_SHARE && !wants_zero && !heap->explicit_heap;
+  if (plain && hd_load_relaxed(&hdi_space.dirty_units) >= units / ACROSS_SHARE) first = take_across(heap, units);
   return first != NULL ? first : hdi_heap_take_run(heap, units, align_units, zeroed);
 }
 
 void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_zero, bool *zeroed) {
   size_t used = units_for(hd_max(bytes, 1));
-  hd_unit *first = take_run(heap, used, hd_max(alignment >> HD_UNIT_SHIFT, 1), zeroed);
+  hd_unit *first = take_run(heap, used, hd_max(alignment >> HD_UNIT_SHIFT, 1), wants_zero, zeroed);
   if (first == NULL) return NULL;
   size_t units = first->run_units;
   bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4;
@@ -154,6 +172,9 @@ static void want_more_huge(hd_unit *first, size_t from, size_t used, size_t old_
   want_huge(space_of(first), first, from, used, touch);
 }
 
+/* Blocks that lose little are soon wanted at their old length again. */
+static size_t least_to_give(size_t units) { return hd_max(hd_max(hd_min(units / 4, GIVE_BACK_UNITS), units / 8), 1); }
+
 bool hdi_large_resize(hd_unit *first, size_t bytes) {
   size_t units = first->run_units;
   size_t used = units_for(bytes);
@@ -163,7 +184,7 @@ bool hdi_large_resize(hd_unit *first, size_t bytes) {
     if (!extend(first, wanted - units, &zeroed) && (wanted == used || !extend(first, used - units, &zeroed))) return false;
     if (zeroed) want_more_huge(first, units, used, first->block_bytes);
     if (zeroed) trade(first->run_units - units);
-  } else if (wanted < units && units - wanted >= hd_max(units / 8, 1)) {
+  } else if (wanted < units && units - wanted >= least_to_give(units)) {
     hd_store_owned(&first->run_units, (uint32_t)wanted);
     refund(first, units - wanted);
     hdi_space_give(space_of(first), first + wanted, units - wanted, true);
@@ -205,12 +226,18 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   return moved;
 }
 
+/* A block of which little is kept leaves its run: cut in pieces that would be of use for nothing as long. */
+static bool leaves(const hd_unit *first, size_t bytes) {
+  return first->run_units >= LEAVE_MIN_UNITS && bytes <= first->block_bytes / 2 && bytes <= LEAVE_MAX;
+}
+
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {
+  bool grows = bytes > first->block_bytes;
   if (first->block_bytes < MOVE_MIN || hdi_heap_owner(first) != NULL || heap->explicit_heap) return NULL;
-  if (!hdi_space_allows(&hdi_space, units_for(bytes) - first->run_units)) return NULL;
+  if (grows ? !hdi_space_allows(&hdi_space, units_for(bytes) - first->run_units) : !leaves(first, bytes)) return NULL;
   bool copied = true;
-  void *to = first->block_bytes <= COPY_MAX ? move_by_copy(heap, first, bytes) : NULL;
-  if (to == NULL && hdi_os.can_move) {
+  void *to = !grows || first->block_bytes <= COPY_MAX ? move_by_copy(heap, first, bytes) : NULL;
+  if (to == NULL && grows && hdi_os.can_move) {
     copied = false;
     to = move_pages(heap, first, bytes);
   }

@@ -111,6 +111,11 @@ static SLOW void *realloc_foreign(void *p, size_t bytes) {
   return hdi_no_memory();
 }
 
+static void *move_large(hd_unit *unit, size_t bytes) {
+  hd_heap *heap = bytes > HD_MEDIUM_MAX ? hdi_alloc_own_heap() : NULL;
+  return heap == NULL ? NULL : hdi_large_move(heap, unit, bytes);
+}
+
 /* What free()'s way does not lead to: large blocks, blocks of other heaps, and mistakes. */
 static __attribute__((noinline)) void *realloc_any(void *p, size_t bytes) {
   hd_unit *unit = hdi_space_find(p);
@@ -127,13 +132,11 @@ static __attribute__((noinline)) void *realloc_any(void *p, size_t bytes) {
     return stays(unit->block_bytes, bytes) ? p : realloc_by_copy(NULL, unit, p, bytes);
   }
   bool one_unit = unit->run_units == 1 && bytes >= unit->block_bytes / 2;
+  void *moved = bytes <= unit->block_bytes / 2 ? move_large(unit, bytes) : NULL;
+  if (moved != NULL) return moved;
   if ((bytes > HD_MEDIUM_MAX || one_unit) && resize_large(unit, bytes)) return p;
-  if (bytes > HD_MEDIUM_MAX) {
-    hd_heap *heap = hdi_alloc_own_heap();
-    void *moved = heap == NULL ? NULL : hdi_large_move(heap, unit, bytes);
-    if (moved != NULL) return moved;
-  }
-  return realloc_by_copy(NULL, unit, p, bytes);
+  if (bytes > unit->block_bytes) moved = move_large(unit, bytes);
+  return moved != NULL ? moved : realloc_by_copy(NULL, unit, p, bytes);
 }
 
 /* Strings and arrays grow by a few bytes at a time, most of them within their block: no more than looking is done for that, and every call

@@ -414,6 +414,42 @@ hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
   return first;
 }
 
+/* Clean units from `next` on, where there are so many: a free run's, or the top's. */
+static bool take_behind(hd_space *space, hd_unit *next, size_t more) {
+  size_t top = hd_load_relaxed(&space->top);
+  size_t at = (size_t)(next - space->units), end = top + more;
+  if (at == top) {
+    if (space->unit_count - top < more || hdi_space_grow(space, end) != HD_CLAIM_DONE || !hd_swap_if(&space->top, &top, end)) return false;
+    end = hd_load_relaxed(&space->committed);
+  } else {
+    if (hd_load_relaxed(&next->kind) != HD_UNIT_CLEAN || next->run_units < more) return false;
+    end = at + next->run_units;
+    detach(space, next);
+    carve(space, next, end - at, 0, more, HD_UNIT_CLEAN);
+  }
+  hdi_space_huge_enter(space, at, at + more, end, HD_TOUCH_PERHAPS);
+  return true;
+}
+
+/* The longest first. */
+hd_unit *hdi_space_take_across(hd_space *space, size_t units, size_t least, size_t *dirty) {
+  hd_unit *first = NULL;
+  if (!hdi_space_allows(space, units) || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
+  take_in_deferred(space);
+  uint64_t filled = best_fit(space, &space->dirty, units, 1, FIT_TRIES) == NULL ? space->dirty.filled : 0;
+  for (unsigned tries = FIT_TRIES; filled != 0 && tries > 0 && first == NULL; filled &= ~((uint64_t)1 << hd_highest_bit(filled))) {
+    hd_unit *run = space->dirty.bin[hd_highest_bit(filled)];
+    for (; run != NULL && tries > 0 && first == NULL; run = run->next, tries--) {
+      *dirty = run->run_units;
+      if (*dirty >= least && *dirty < units && take_behind(space, run + *dirty, units - *dirty)) first = run;
+    }
+  }
+  if (first != NULL) detach(space, first);
+  hdi_lock_drop(&space->lock);
+  if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
+  return first;
+}
+
 /* The free runs that fit best, each cut into as many as are wanted of it. */
 hd_unit *hdi_space_take_runs(hd_space *space, size_t units, size_t most) {
   hd_unit *list = NULL, *run = NULL;

@@ -98,6 +98,10 @@ static inline size_t hdi_space_used(const hd_space *space) {
   return hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units) - hd_load_relaxed(&space->passed_units);
 }
 
+/* A dirty run of at least `least` units, *dirty of them, and the clean ones right behind it: `units` in all. NULL: there is none, or a
+ * dirty run that is long enough. */
+hd_unit *hdi_space_take_across(hd_space *space, size_t units, size_t least, size_t *dirty);
+
 /* Up to so many dirty runs of one length at once, listed through next: whoever takes and gives many has the lock less often. NULL: there is
  * none, or a fork is under way. */
 hd_unit *hdi_space_take_runs(hd_space *space, size_t units, size_t most);
