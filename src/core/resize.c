@@ -56,10 +56,12 @@ static bool stays(size_t old, size_t bytes) { return bytes <= old && (bytes >= o
 enum { ROOM_FROM = 1024 }; /* bytes of a block from which on its growth leaves room: smaller ones are many and cheap to copy */
 
 /* What to ask for when a block of old bytes is to hold bytes. One that outgrows its page's block by less than a quarter will do so again:
- * it gets a quarter, so that text which grows by lines is copied half as often (decision 5). */
+ * it gets a quarter, so that text which grows by lines is copied half as often (decision 5). Where a block may be hardened it has
+ * what was asked for, to the byte. */
 static size_t with_room(size_t old, size_t bytes) {
   size_t roomy = old + old / 4;
-  return bytes > old && bytes < roomy && old >= ROOM_FROM && roomy <= HD_MEDIUM_MAX ? roomy : bytes;
+  bool has = bytes > old && bytes < roomy && old >= ROOM_FROM && roomy <= HD_MEDIUM_MAX;
+  return has && !hdi_hardened_is_on() ? roomy : bytes;
 }
 
 static bool resize_large(hd_unit *unit, size_t bytes) {
@@ -75,8 +77,8 @@ static __attribute__((noinline)) void *realloc_by_copy(hd_heap *user, hd_unit *u
   hd_heap *heap = user != NULL ? user : hdi_heap_explicit_owner(unit);
   size_t old = unit->block_bytes;
   bool here = heap != NULL && (heap == user || !heap->one_user);
-  int kept = errno;
   size_t wanted = with_room(old, bytes);
+  int kept = wanted == bytes && bytes > old ? 0 : errno;
   void *target = here ? hdi_alloc_from(heap, wanted, false) : hdi_alloc(wanted);
   if (HD_UNLIKELY(target == NULL)) {
     if (wanted > bytes) target = here ? hdi_alloc_from(heap, bytes, false) : hdi_alloc(bytes);

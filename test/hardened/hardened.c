@@ -446,6 +446,19 @@ static void test_usable_is_what_was_asked(void **state) {
   }
 }
 
+/* A heap with one user has no hardened blocks, and a block that anybody else resizes leaves it: without room to grow (core/resize.c). */
+static void test_usable_is_what_was_asked_of_a_heaps_block(void **state) {
+  (void)state;
+  hd_heap *heap = hd_heap_create(&(hd_heap_config){.one_user = true});
+  for (size_t bytes = 1024; bytes < 50000; bytes += bytes / 8) {
+    size_t more = hd_usable_size(hd_heap_malloc(heap, bytes)) + 1;
+    void *p = hd_realloc(hd_heap_malloc(heap, bytes), more);
+    assert_int_equal(hd_usable_size(p), more);
+    hd_free_sized(p, more);
+  }
+  hd_heap_destroy(heap);
+}
+
 /* ---- reports ----------------------------------------------------------------------------------------------------- */
 
 static int begin_reports(void **state) {
@@ -612,6 +625,7 @@ int main(void) {
       cmocka_unit_test(test_threads_share_the_reserve),
       cmocka_unit_test(test_every_alignment),
       cmocka_unit_test(test_usable_is_what_was_asked),
+      cmocka_unit_test(test_usable_is_what_was_asked_of_a_heaps_block),
       cmocka_unit_test_setup_teardown(test_writes_to_freed_blocks, begin_reports, end_reports),
       cmocka_unit_test_setup_teardown(test_freed_again, begin_reports, end_reports),
       cmocka_unit_test_setup_teardown(test_overrun, begin_reports, end_reports),

@@ -332,6 +332,8 @@ RESIZING = [
           "    errno = kept; /* there is memory without the room, or to shrink needs none */\n", ""),
     Fault("a block that grows by little gets no room", "core/resize.c", "unit.alloc",
           "bytes < roomy && old >= ROOM_FROM", "bytes < old && old >= ROOM_FROM"),
+    Fault("a hardened block gets room to grow", "core/resize.c", "hardened.unit",
+          "has && !hdi_hardened_is_on() ? roomy", "has ? roomy"),
     Fault("no growth where there is no memory for its room", "core/resize.c", "unit.alloc",
           "    if (wanted > bytes) target = here", "    if (wanted < bytes) target = here"),
     Fault("what lies behind an old run is taken, whosever it is", "core/space.c", "unit.across",
