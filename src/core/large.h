@@ -51,7 +51,8 @@ void hdi_large_free(hd_heap *heap, hd_unit *first);
 /* Make the block's usable size at least bytes where it stands, giving units back when it shrinks. */
 bool hdi_large_resize(hd_unit *first, size_t bytes);
 
-/* Move the block's pages to a new run that has room to grow further. NULL: not possible, the block is unchanged. */
+/* Another run for a thread's block: to grow, one that has room for more, its pages moved there or copied; to hold little of what it had,
+ * one of old memory, so that its own stays whole. NULL: not possible, or not worth it, and the block is unchanged. */
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes);
 
 #endif

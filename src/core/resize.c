@@ -56,7 +56,7 @@ static bool stays(size_t old, size_t bytes) { return bytes <= old && (bytes >= o
 enum { ROOM_FROM = 1024 }; /* bytes of a block from which on its growth leaves room: smaller ones are many and cheap to copy */
 
 /* What to ask for when a block of old bytes is to hold bytes. One that outgrows its page's block by less than a quarter will do so again:
- * it gets a quarter, so that text which grows by lines is copied half as often (decision 5). Where a block may be hardened it has
+ * it gets a quarter, so that text which grows by lines is copied a third as often (decision 5). Where a block may be hardened it has
  * what was asked for, to the byte. */
 static size_t with_room(size_t old, size_t bytes) {
   size_t roomy = old + old / 4;
