@@ -1,7 +1,7 @@
-/* Growth by realloc. many: thousands of small vectors that grow by half, in turn, and are dropped at random; touched: one buffer that
- * grows by 1.5 x to 256 MiB and is written as it grows; untouched: the same without a write; append: a hundred texts to which words and
- * lines are added in turn, each exactly as long as what it holds; shrink: buffers of 64 KiB to 8 MiB, filled in part, cut to that and
- * kept for a while. What was kept is verified. */
+/* Growing and cutting by realloc. many: thousands of small vectors that grow by half, in turn, and are dropped at random; touched: one
+ * buffer that grows by 1.5 x to 256 MiB and is written as it grows; untouched: the same without a write; append: a hundred texts to which
+ * words and lines are added in turn, each exactly as long as what it holds; shrink: buffers of 64 KiB to 8 MiB, filled in part, cut to
+ * that and kept for a while. What was kept is verified. */
 #include "common.h"
 
 static void many_lane(unsigned lane, void *shared)

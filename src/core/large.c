@@ -20,8 +20,6 @@ enum {
   HEAD_SHARE = 16,           /* the first huge page of a run is asked for if it is at most so much of what is in use */
   ACROSS_SHARE = 4,          /* a run that begins in dirty memory has a quarter there */
   GIVE_BACK_UNITS = 16,      /* a block that shrinks gives up a quarter, or so much, and an eighth at least */
-  LEAVE_MIN_UNITS = 32,      /* a run of 2 MiB and more is left whole by what shrinks to */
-  LEAVE_MAX = 1024 * 1024,   /* so much and less */
   PLENTY_UNITS = 256,
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
 };
@@ -226,15 +224,10 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   return moved;
 }
 
-/* A block of which little is kept leaves its run: cut in pieces that would be of use for nothing as long. */
-static bool leaves(const hd_unit *first, size_t bytes) {
-  return first->run_units >= LEAVE_MIN_UNITS && bytes <= first->block_bytes / 2 && bytes <= LEAVE_MAX;
-}
-
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes) {
   bool grows = bytes > first->block_bytes;
   if (first->block_bytes < MOVE_MIN || hdi_heap_owner(first) != NULL || heap->explicit_heap) return NULL;
-  if (grows ? !hdi_space_allows(&hdi_space, units_for(bytes) - first->run_units) : !leaves(first, bytes)) return NULL;
+  if (grows && !hdi_space_allows(&hdi_space, units_for(bytes) - first->run_units)) return NULL;
   bool copied = true;
   void *to = !grows || first->block_bytes <= COPY_MAX ? move_by_copy(heap, first, bytes) : NULL;
   if (to == NULL && grows && hdi_os.can_move) {

@@ -51,8 +51,18 @@ void hdi_large_free(hd_heap *heap, hd_unit *first);
 /* Make the block's usable size at least bytes where it stands, giving units back when it shrinks. */
 bool hdi_large_resize(hd_unit *first, size_t bytes);
 
-/* Another run for a thread's block: to grow, one that has room for more, its pages moved there or copied; to hold little of what it had,
- * one of old memory, so that its own stays whole. NULL: not possible, or not worth it, and the block is unchanged. */
+enum {
+  HD_LEAVE_MIN_UNITS = 32,    /* a run of 2 MiB and more is left whole by a block that shrinks to */
+  HD_LEAVE_MAX = 1024 * 1024, /* so much and less */
+};
+
+/* A block of which little is kept leaves its run: cut in pieces that would be of use for nothing as long. */
+static inline bool hdi_large_leaves(const hd_unit *first, size_t bytes) {
+  return first->run_units >= HD_LEAVE_MIN_UNITS && bytes <= first->block_bytes / 2 && bytes <= HD_LEAVE_MAX;
+}
+
+/* Another run for a thread's block: to grow, one that has room for more, its pages moved there or copied; for one that leaves its run, old
+ * memory. NULL: not possible, and the block is unchanged. */
 void *hdi_large_move(hd_heap *heap, hd_unit *first, size_t bytes);
 
 #endif

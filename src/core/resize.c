@@ -76,15 +76,19 @@ static bool resize_large(hd_unit *unit, size_t bytes) {
 static __attribute__((noinline)) void *realloc_by_copy(hd_heap *user, hd_unit *unit, void *p, size_t bytes) {
   hd_heap *heap = user != NULL ? user : hdi_heap_explicit_owner(unit);
   size_t old = unit->block_bytes;
-  bool here = heap != NULL && (heap == user || !heap->one_user);
+  if (heap != user && heap->one_user) heap = NULL;
   size_t wanted = with_room(old, bytes);
   int kept = wanted == bytes && bytes > old ? 0 : errno;
-  void *target = here ? hdi_alloc_from(heap, wanted, false) : hdi_alloc(wanted);
+  void *target;
+  for (;; wanted = bytes) { /* the second time without the room */
+    target = heap != NULL ? hdi_alloc_from(heap, wanted, false) : hdi_alloc(wanted);
+    if (HD_LIKELY(target != NULL) || wanted == bytes) break;
+    errno = kept;
+  }
   if (HD_UNLIKELY(target == NULL)) {
-    if (wanted > bytes) target = here ? hdi_alloc_from(heap, bytes, false) : hdi_alloc(bytes);
-    if (target == NULL && bytes > old) return NULL;
-    errno = kept; /* there is memory without the room, or to shrink needs none */
-    if (target == NULL) return p;
+    if (bytes > old) return NULL;
+    errno = kept; /* to shrink needs no memory */
+    return p;
   }
   memcpy(target, p, hd_min(old, bytes));
   if (user != NULL) hdi_free_of_user(user, p);
@@ -134,7 +138,7 @@ static __attribute__((noinline)) void *realloc_any(void *p, size_t bytes) {
     return stays(unit->block_bytes, bytes) ? p : realloc_by_copy(NULL, unit, p, bytes);
   }
   bool one_unit = unit->run_units == 1 && bytes >= unit->block_bytes / 2;
-  void *moved = bytes <= unit->block_bytes / 2 ? move_large(unit, bytes) : NULL;
+  void *moved = hdi_large_leaves(unit, bytes) ? move_large(unit, bytes) : NULL;
   if (moved != NULL) return moved;
   if ((bytes > HD_MEDIUM_MAX || one_unit) && resize_large(unit, bytes)) return p;
   if (bytes > unit->block_bytes) moved = move_large(unit, bytes);

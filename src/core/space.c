@@ -370,6 +370,27 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   return first;
 }
 
+/* Free units right behind others, where there are so many: a free run's or the top's. Returns where memory of their kind ends; 0: there are
+ * none. */
+static size_t take_behind(hd_space *space, hd_unit *next, size_t more, bool *zeroed) {
+  size_t top = hd_load_relaxed(&space->top);
+  size_t at = (size_t)(next - space->units);
+  if (at == top) {
+    bool done =
+        space->unit_count - top >= more && hdi_space_grow(space, top + more) == HD_CLAIM_DONE && hd_swap_if(&space->top, &top, top + more);
+    *zeroed = !space->fixed;
+    return done ? hd_load_relaxed(&space->committed) : 0;
+  }
+  unsigned kind = hd_load_relaxed(&next->kind);
+  bool enough = (kind == HD_UNIT_DIRTY || kind == HD_UNIT_CLEAN) && next->run_units >= more;
+  if (!enough) return 0;
+  size_t run_units = next->run_units;
+  detach(space, next);
+  carve(space, next, run_units, 0, more, kind);
+  *zeroed = kind == HD_UNIT_CLEAN;
+  return at + run_units;
+}
+
 static hd_unit *take_kind(hd_space *space, size_t units, size_t align_units, unsigned kind, bool grow) {
   hd_unit *first = NULL;
   size_t skipped = 0;
@@ -414,26 +435,10 @@ hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
   return first;
 }
 
-/* Clean units from `next` on, where there are so many: a free run's, or the top's. */
-static bool take_behind(hd_space *space, hd_unit *next, size_t more) {
-  size_t top = hd_load_relaxed(&space->top);
-  size_t at = (size_t)(next - space->units), end = top + more;
-  if (at == top) {
-    if (space->unit_count - top < more || hdi_space_grow(space, end) != HD_CLAIM_DONE || !hd_swap_if(&space->top, &top, end)) return false;
-    end = hd_load_relaxed(&space->committed);
-  } else {
-    if (hd_load_relaxed(&next->kind) != HD_UNIT_CLEAN || next->run_units < more) return false;
-    end = at + next->run_units;
-    detach(space, next);
-    carve(space, next, end - at, 0, more, HD_UNIT_CLEAN);
-  }
-  hdi_space_huge_enter(space, at, at + more, end, HD_TOUCH_PERHAPS);
-  return true;
-}
-
-/* The longest first. */
+/* The longest first. What is free behind a dirty run is clean, or it would be part of the run. */
 hd_unit *hdi_space_take_across(hd_space *space, size_t units, size_t least, size_t *dirty) {
   hd_unit *first = NULL;
+  bool zeroed = false;
   if (!hdi_space_allows(space, units) || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
   take_in_deferred(space);
   uint64_t filled = best_fit(space, &space->dirty, units, 1, FIT_TRIES) == NULL ? space->dirty.filled : 0;
@@ -441,7 +446,12 @@ hd_unit *hdi_space_take_across(hd_space *space, size_t units, size_t least, size
     hd_unit *run = space->dirty.bin[hd_highest_bit(filled)];
     for (; run != NULL && tries > 0 && first == NULL; run = run->next, tries--) {
       *dirty = run->run_units;
-      if (*dirty >= least && *dirty < units && take_behind(space, run + *dirty, units - *dirty)) first = run;
+      bool fits = *dirty >= least && *dirty < units;
+      size_t end = fits ? take_behind(space, run + *dirty, units - *dirty, &zeroed) : 0;
+      if (end == 0) continue;
+      size_t at = (size_t)(run - space->units);
+      hdi_space_huge_enter(space, at + *dirty, at + units, end, HD_TOUCH_PERHAPS);
+      first = run;
     }
   }
   if (first != NULL) detach(space, first);
@@ -499,29 +509,14 @@ void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
 }
 
 bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more, bool *zeroed) {
-  bool done = false;
-  hd_unit *next = first + units;
   if (!hdi_space_allows(space, more) || !hdi_lock_take_unless_fork(&space->lock)) return false;
-  size_t top = hd_load_relaxed(&space->top);
-  size_t at = (size_t)(next - space->units);
-  if (at == top) {
-    done =
-        space->unit_count - top >= more && hdi_space_grow(space, top + more) == HD_CLAIM_DONE && hd_swap_if(&space->top, &top, top + more);
-    if (done) hdi_space_huge_enter(space, top, top + more, hd_load_relaxed(&space->committed), HD_TOUCH_PERHAPS);
-    *zeroed = !space->fixed;
-  } else {
-    unsigned kind = hd_load_relaxed(&next->kind);
-    if ((kind == HD_UNIT_DIRTY || kind == HD_UNIT_CLEAN) && next->run_units >= more) {
-      size_t run_units = next->run_units;
-      detach(space, next);
-      carve(space, next, run_units, 0, more, kind);
-      *zeroed = kind == HD_UNIT_CLEAN;
-      done = true;
-    }
-  }
+  size_t at = (size_t)(first - space->units) + units;
+  bool fresh = at == hd_load_relaxed(&space->top);
+  size_t end = take_behind(space, first + units, more, zeroed);
+  if (end != 0 && fresh) hdi_space_huge_enter(space, at, at + more, end, HD_TOUCH_PERHAPS);
   hdi_lock_drop(&space->lock);
-  if (done) hd_store_owned(&first->run_units, (uint32_t)(units + more));
-  return done;
+  if (end != 0) hd_store_owned(&first->run_units, (uint32_t)(units + more));
+  return end != 0;
 }
 
 /* ---- purging ----------------------------------------------------------------------------------------------------- */
