@@ -1,8 +1,9 @@
 /* malloc and free: the fast paths, inlined into the shims of the override layer and of api.c.
  *
  * malloc: a table in the heap says for each multiple of 16 bytes where the class's slot lies; the lowest bit of the slot's word is the
- * block. free: the middle bits of the address lead to the unit's entry; if this heap owns it and the address is the start of
- * a live block, its byte becomes free and the page's credit one less. Everything else is in alloc.c.
+ * block. free: the middle bits of the address lead to the unit's entry; if this heap owns it and the address is the start of a live block,
+ * its byte becomes free, and its bit goes back into the slot if that stands for its group; if not, the page's credit becomes one less.
+ * Everything else is in alloc.c.
  * The instruction counts are checked by the golden listings in test/golden/.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_ALLOC_H
@@ -103,6 +104,13 @@ FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
     return;
   }
   HD_NOW(place.index);
+  uint32_t at = (uint32_t)place.index - hd_load_owned(&unit->group_at);
+  if (at < 64) { /* the program works there: its class's next malloc takes it (decision 31) */
+    hd_class *class = (hd_class *)((uint8_t *)heap + hd_load_owned(&unit->in_heap));
+    hdi_free_back(&class->slot, &place.map[place.index], at);
+    class->zeroed = false;
+    return;
+  }
   if (HD_UNLIKELY(hdi_free_local(unit, &place.map[place.index]))) hdi_free_event(heap, unit);
 }
 

@@ -16,7 +16,7 @@
 enum {
   HD_STEP_BYTES = 4096,      /* virgin blocks claimed at a time: at first about one system page of them, */
   HD_STEP_BYTES_MAX = 16384, /* later, when the class proves busy, up to this */
-  BUSY_SHARE = 16,           /* a class is busy from a sixteenth of its heap's claims on */
+  BUSY_SHARE = 8,            /* a class is busy from an eighth of its heap's claims on */
   BUSY_CLAIMS = 16,          /* it is found out every so many of its claims */
   FEW_BLOCKS_SHARE = 16,     /* a sixteenth of a page's blocks is worth a claim where it is one group, or all that a rare class has; */
   SHARE = 8,                 /* of others an eighth */
@@ -91,7 +91,7 @@ FAST bool hdi_claim_wants_more(hd_unit *page, hd_class *class) {
  * that is hot. Of a page of one group less is enough: it would pass through the list of PARTIAL pages instead, at three times the
  * cost. The slot stands for this group already. Returns its bits, 0 for none; the caller puts them into the slot. */
 FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
-  uint32_t at = page->group * 64;
+  uint32_t at = page->group_at;
   HD_ASSERT(page->fresh > at); /* a page becomes CURRENT to be claimed from at once */
   if (page->credit > page->capacity) return 0;
   if (class->pause != 0) {
@@ -101,7 +101,7 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   if (HD_UNLIKELY(hdi_claim_wants_more(page, class))) return 0;
   uint32_t touched = (uint32_t)hd_min(page->fresh - at, 64);
   uint32_t count = 0;
-  uint64_t bits = hdi_claim_touched(page, page->group, &count);
+  uint64_t bits = hdi_claim_touched(page, at / 64, &count);
   if (count * 4 < touched) {
     if (HD_LIKELY(page->capacity > 64)) class->pause = class->last_pause = (uint8_t)((class->last_pause * 2 + 1) & AGAIN_PAUSE_MOST);
     if (page->capacity > 64 || count * FEW_BLOCKS_SHARE < touched) return 0;
@@ -115,7 +115,7 @@ FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
 /* Let the slot of a page's class stand for a group of it, of which so many blocks are claimed. */
 FAST void hdi_claim_group_of(hd_unit *page, hd_class *class, uint32_t group, uint32_t count) {
   hd_store_owned(&page->credit, page->credit + count);
-  page->group = group;
+  hd_store_owned(&page->group_at, group * 64);
   class->zeroed = false;
   class->slot.block_bytes = page->block_bytes;
   class->slot.blocks = page->base + (size_t)group * 64 * page->block_bytes;
@@ -138,7 +138,7 @@ FAST bool hdi_claim_pays(const hd_unit *page, const hd_class *class, int64_t unu
 /* The next group of a CURRENT page, or the first one again, where other threads have told nothing: what most claims come to. Returns its
  * bits, 0 if none are free or there is more to see to; the caller puts them into the slot. */
 FAST uint64_t hdi_claim_quick(hd_unit *page, hd_class *class) {
-  uint32_t group = page->group + 1;
+  uint32_t group = (page->group_at + 64) / 64;
   uint32_t count = 0;
   bool some = page->credit > 1 && page->credit <= page->capacity; /* neither all free nor all in use */
   if (!some || class->extend || hdi_page_has_news(page)) return 0;
@@ -212,8 +212,8 @@ static inline bool hdi_claim_next(hd_unit *page, hd_class *class) {
     class->extend = false;
     if (hdi_claim_virgin(page, class)) return true;
   }
-  if (page->credit == 1 && page->fresh > 0) page->group = UINT32_MAX; /* all free: from the start again */
-  if (hdi_claim_from(page, class, page->group + 1)) return true;
+  if (page->credit == 1 && page->fresh > 0) hd_store_owned(&page->group_at, HD_NO_GROUP); /* all free: from the start again */
+  if (hdi_claim_from(page, class, (page->group_at + 64) / 64)) return true;
   /* At the end of the touched part: once more from its start if enough of it is free, else on into virgin blocks. */
   bool again = hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page));
   if (again && hdi_claim_from(page, class, 0)) return true;

@@ -179,6 +179,7 @@ static void make_partial(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   hd_store_owned(&page->credit, hdi_page_used(page));
   hd_store_owned(&page->state, HD_PAGE_PARTIAL);
+  hd_store_owned(&page->group_at, HD_NO_GROUP);
   link_first(class, page);
 }
 
@@ -190,6 +191,7 @@ static void make_full(hd_unit *page) {
   uint32_t credit = eighth > unused + 1 ? eighth - unused : 1;
   if (credit > used) credit = used;
   hd_store_owned(&page->state, HD_PAGE_FULL);
+  hd_store_owned(&page->group_at, HD_NO_GROUP);
   hd_store_owned(&page->credit, credit);
   page->rest = used - credit;
 }
@@ -197,7 +199,7 @@ static void make_full(hd_unit *page) {
 static void make_current(hd_class *class, hd_unit *page) {
   hd_store_owned(&page->credit, hdi_page_used(page) + 1);
   hd_store_owned(&page->state, HD_PAGE_CURRENT);
-  page->group = UINT32_MAX; /* the first claim looks from the start */
+  hd_store_owned(&page->group_at, HD_NO_GROUP); /* the first claim looks from the start */
   class->page = page;
 }
 
@@ -447,7 +449,7 @@ static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class
 /* Whether a page that was touched all over has no free block behind the group that was claimed last, and too few before it. */
 static bool is_used_up(const hd_unit *page, const hd_class *class) {
   if (page->credit > page->capacity) return true;
-  bool last = (page->group + 1) * 64 >= page->capacity;
+  bool last = page->group_at + 64 >= page->capacity;
   return last && !hdi_claim_pays(page, class, (int64_t)page->capacity - hdi_page_used(page));
 }
 

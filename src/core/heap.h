@@ -22,7 +22,8 @@ enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_LONE_MOST
 /* Units that a heap's cache of runs takes: at first, and where threads meet at the space. */
 enum { HD_CACHE_UNITS = 16, HD_CACHE_UNITS_MOST = 64 };
 
-/* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. */
+/* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. In small classes of a
+ * thread's heap the blocks of the group that the thread frees go back here: a claim is for what others freed, and for the next group. */
 typedef struct hd_slot {
   uint64_t bits;
   size_t block_bytes;
@@ -63,7 +64,7 @@ typedef struct hd_class {
   uint8_t spills;         /* odd: its magazine was full, and not empty since; twice the times that both happened */
   bool extend;            /* the next claim takes virgin blocks first */
   bool zeroed;            /* the blocks claimed in the slot read as zero */
-  bool busy : 1;          /* at least one of 16 claims of the heap is for this class */
+  bool busy : 1;          /* at least one of eight claims of the heap is for this class */
   bool told : 1;          /* other threads have told of frees of its blocks, and may have freed more */
   uint8_t seen;           /* claims when the heap last looked whether it may give up what rests here */
 } hd_class;
@@ -228,7 +229,7 @@ FAST hd_magazine *hdi_heap_magazine(hd_heap *heap, size_t class_index) {
 
 /* The same for a page of a medium class. */
 FAST hd_magazine *hdi_heap_magazine_of(hd_heap *heap, const hd_unit *page) {
-  return (hd_magazine *)((uint8_t *)heap + hd_load_owned(&page->magazine));
+  return (hd_magazine *)((uint8_t *)heap + hd_load_owned(&page->in_heap));
 }
 
 /* The block that was freed last, of a magazine that is not empty. */

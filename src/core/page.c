@@ -25,7 +25,7 @@ static void set_line(hd_unit *unit, const hd_unit *made) {
   hd_store_owned(&unit->state, HD_PAGE_NONE);
   hd_store_owned(&unit->shift, made->shift);
   hd_store_owned(&unit->remote_limit, made->remote_limit);
-  hd_store_owned(&unit->magazine, made->magazine);
+  hd_store_owned(&unit->in_heap, made->in_heap);
   hd_store_relaxed(&unit->live, 0u);
 }
 
@@ -49,7 +49,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
       .class_index = (uint8_t)class_index,
       .shift = (uint8_t)shift,
       .remote_limit = hdi_remote_limit(capacity, block_bytes),
-      .magazine = class_index <= HD_SMALL_CLASSES ? 0 : (uint16_t)hdi_heap_magazine_at(class_index),
+      .in_heap = (uint16_t)(class_index <= HD_SMALL_CLASSES ? offsetof(hd_heap, class[class_index]) : hdi_heap_magazine_at(class_index)),
   };
   for (unsigned i = 0; i < units; i++) {
     hd_unit *unit = page + i;
@@ -59,7 +59,8 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   }
   page->zeroed = zeroed;
   hd_store_owned(&page->credit, 0);
-  page->rest = page->group = 0;
+  page->rest = 0;
+  hd_store_owned(&page->group_at, HD_NO_GROUP);
   hd_store_owned(&page->fresh, 0);
   hd_store_relaxed(&page->remote_count, 0u);
   return true;
@@ -104,7 +105,7 @@ bool hdi_page_look(hd_unit *page, hd_page_view *view, uint8_t *states) {
 
 static bool is_idle(const hd_unit *page, size_t index, uint64_t claimed) {
   if (hd_load_relaxed(&page->map[index]) != HD_BLOCK_FREE) return false;
-  return index / 64 != page->group || (claimed >> index % 64 & 1) == 0;
+  return (uint32_t)index - page->group_at >= 64 || (claimed >> index % 64 & 1) == 0;
 }
 
 /* Whether blocks [from, to) are all free and not claimed. */

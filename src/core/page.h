@@ -57,6 +57,26 @@ FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
 }
 #endif
 
+/* Whether what the owner frees in the group that the slot stands for goes back into the slot (hdi_free_own): in small classes of threads'
+ * heaps. */
+static inline bool hdi_page_puts_back(hd_unit *page) { return (hd_load_relaxed(&page->owner) & HD_OWNER_BITS) == 0; }
+
+/* Put such a block back: its byte, then its bit. It stays counted as claimed. In two instructions, so that a signal handler in between may
+ * take and free. */
+#ifdef HD_FAST_ASM
+FAST void hdi_free_back(hd_slot *slot, hd_block_state *state, uint32_t at) {
+  __asm__("movb %[dead], %[state]\n\torq %[bit], %[bits]"
+          : [state] "=m"(*(uint8_t *)state), [bits] "+m"(slot->bits)
+          : [dead] "i"(HD_BLOCK_FREE), [bit] "r"((uint64_t)1 << at)
+          : "cc");
+}
+#else
+FAST void hdi_free_back(hd_slot *slot, hd_block_state *state, uint32_t at) {
+  hd_store_release(state, HD_BLOCK_FREE);
+  hd_store_owned(&slot->bits, slot->bits | (uint64_t)1 << at);
+}
+#endif
+
 /* Live blocks by the byte map. */
 uint32_t hdi_page_count_live(const hd_unit *page);
 

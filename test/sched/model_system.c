@@ -130,22 +130,55 @@ const sched_model model_purge_alloc = {
 
 /* ---- last_bit: the last claimed block of a system page is handed out just when a collector looks at it --------------- */
 
+static hd_heap *user_heap; /* what its user frees does not go back into the slot */
+
+static void give_user(void *p) {
+  shadow_dead(p);
+  hd_heap_free(user_heap, p);
+}
+
 static void last_setup(void) {
   shadow_start();
   sched_as(0);
-  for (unsigned i = 0; i < 64; i++) small[i] = take(BYTES_64);
-  for (unsigned i = 52; i < 64; i++) give(small[i]);
-  for (unsigned i = 52; i < 63; i++) small[i] = take(BYTES_64); /* claims all twelve, and leaves one in the slot */
-  for (unsigned i = 60; i < 63; i++) give(small[i]);            /* its three neighbours on the system page */
+  hdi_thread_heap();
+  user_heap = hd_heap_create(&(hd_heap_config){.struct_bytes = sizeof(hd_heap_config), .one_user = true});
+  for (unsigned i = 0; i < 64; i++) small[i] = take_from(user_heap, BYTES_64);
+  for (unsigned i = 52; i < 64; i++) give_user(small[i]);
+  for (unsigned i = 52; i < 63; i++) small[i] = take_from(user_heap, BYTES_64); /* claims all twelve, and leaves one in the slot */
+  for (unsigned i = 60; i < 63; i++) give_user(small[i]);                       /* its three neighbours on the system page */
   sched_as(SCHED_CHECKER);
 }
 
-static void last_owner(void) { take(BYTES_64); }
+static void last_owner(void) { take_from(user_heap, BYTES_64); }
 
 const sched_model model_last_bit = {
     .name = "last_bit",
     .about = "a block is taken without the gate while a collector purges the free system pages around it",
     .setup = last_setup,
     .fibre = {last_owner, purge_collector},
+    .check = model_check,
+};
+
+/* ---- put_back: blocks go back into the slot and out again without the gate, while a collector looks at their system page ---- */
+
+static void put_back_setup(void) {
+  shadow_start();
+  model_make_heap(0);
+  sched_as(0);
+  for (unsigned i = 0; i < 4; i++) small[i] = take(BYTES_64); /* a system page: all that is claimed of a page's first group */
+  sched_as(SCHED_CHECKER);
+}
+
+static void put_back_owner(void) {
+  for (unsigned i = 0; i < 4; i++) give(small[i]);
+  if (sched_pick(2) == 1) give(take(BYTES_64));
+  take(BYTES_64);
+}
+
+const sched_model model_put_back = {
+    .name = "put_back",
+    .about = "a thread's frees go back into its slot, and out again, while a collector purges the free system pages around them",
+    .setup = put_back_setup,
+    .fibre = {put_back_owner, purge_collector},
     .check = model_check,
 };

@@ -78,7 +78,14 @@ PAGES = [
 
 TURNS = [
     Fault("a page is left for the next one though a group behind has blocks", "core/heap.c", "unit.turns",
-          "bool last = (page->group + 1) * 64 >= page->capacity;", "bool last = true;"),
+          "bool last = page->group_at + 64 >= page->capacity;", "bool last = true;"),
+    Fault("a block that goes back into the slot counts as clean", "core/alloc.h", "unit.turns",
+          "    class->zeroed = false;\n    return;", "    return;"),
+    Fault("blocks of the group before go back into the slot as well", "core/alloc.h", "unit.turns",
+          "if (at < 64) {", "if (at < 64 || at > UINT32_MAX - 64) {"),
+    Fault("blocks of a page that was left go back into the slot", "core/heap.c", "unit.turns",
+          "  hd_store_owned(&page->state, HD_PAGE_FULL);\n  hd_store_owned(&page->group_at, HD_NO_GROUP);\n",
+          "  hd_store_owned(&page->state, HD_PAGE_FULL);\n"),
     Fault("a page is left though it is worth going round again", "core/heap.c", "unit.turns",
           "return last && !hdi_claim_pays(page, class, (int64_t)page->capacity - hdi_page_used(page));", "return last;"),
     Fault("a page is left though others have told of it", "core/heap.c", "unit.turns",

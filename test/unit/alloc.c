@@ -248,7 +248,7 @@ static void no_group_yet(void **state) {
     assert_non_null(blocks[count++] = hd_malloc(BYTES));
     page = mine->class[class_index].page;
   } while (mine->class[class_index].slot.bits != 0 || page == NULL || page->credit <= page->capacity);
-  page->group = UINT32_MAX;
+  page->group_at = HD_NO_GROUP;
   assert_non_null(blocks[count++] = hd_malloc(BYTES));
   for (int i = 0; i < count; i++) {
     for (int k = 0; k < i; k++) assert_ptr_not_equal(blocks[i], blocks[k]);

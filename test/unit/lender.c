@@ -166,7 +166,7 @@ static void test_heaps_keep_to_their_classes(void **state) {
   }
 }
 
-/* Found out every sixteen claims of a class: busy if the heap had at most 256 meanwhile. */
+/* Found out every sixteen claims of a class: busy if the heap had at most 128 meanwhile. */
 static void test_busy(void **state) {
   (void)state;
   static hd_heap heap;
@@ -177,13 +177,13 @@ static void test_busy(void **state) {
   assert_true(often.busy);
   for (int i = 0; i < 64; i++) {
     hdi_claim_count(&heap, &rare);
-    for (int k = 0; k < 16; k++) hdi_claim_count(&heap, &often);
+    for (int k = 0; k < 8; k++) hdi_claim_count(&heap, &often);
   }
   assert_false(rare.busy);
   assert_true(often.busy);
   for (int i = 0; i < 32; i++) {
     hdi_claim_count(&heap, &rare);
-    for (int k = 0; k < 15; k++) hdi_claim_count(&heap, &often);
+    for (int k = 0; k < 7; k++) hdi_claim_count(&heap, &often);
   }
   assert_true(rare.busy);
   heap.claims = UINT32_MAX - 3; /* the count goes round */

@@ -31,7 +31,7 @@ static hd_unit *new_page(unsigned class_index) {
   page->zeroed = true; /* as a fresh one */
   page->state = HD_PAGE_CURRENT;
   page->credit = 1;
-  page->group = UINT32_MAX;
+  page->group_at = HD_NO_GROUP;
   class = (hd_class){.page = page, .step = 16};
   return page;
 }
@@ -203,7 +203,7 @@ static void test_quick_claim(void **state) {
     assert_int_equal(take_all(), 64);
   }
   assert_int_equal(page->fresh, 192);
-  page->group = 0;
+  page->group_at = 0;
   assert_int_equal(quick(page), 0);
   free_block(page, 65);
   for (uint32_t i = 100; i < 128; i++) free_block(page, i);
@@ -217,22 +217,22 @@ static void test_quick_claim(void **state) {
   class.zeroed = true;
   uint64_t bits = quick(page);
   assert_true(bits == (UINT64_C(0xfffffff) << 36 | 2));
-  assert_int_equal(page->group, 1);
+  assert_int_equal(page->group_at, 64);
   assert_int_equal(page->credit, credit + 29);
   assert_ptr_equal(class.slot.blocks, page->base + 64 * 64);
   assert_ptr_equal(class.slot.map, page->map + 64);
   assert_false(class.zeroed);
   assert_int_equal(take_all(), 29);
-  page->group = 2; /* the last one: round again where an eighth is free */
+  page->group_at = 128; /* the last one: round again where an eighth is free */
   for (uint32_t i = 1; i < 24; i++) free_block(page, i);
   assert_int_equal(quick(page), 0);
   free_block(page, 130);
   assert_int_equal(quick(page), 0xfffffe);
-  assert_int_equal(page->group, 0);
+  assert_int_equal(page->group_at, 0);
   assert_int_equal(take_all(), 23);
   page->fresh = 160; /* as if half of the last group had never been handed out */
   memset((void *)(page->map + 160), HD_BLOCK_FREE, 32);
-  page->group = 1;
+  page->group_at = 64;
   credit = page->credit;
   assert_int_equal(quick(page), 4);
   assert_int_equal(page->credit, credit + 1);
@@ -240,7 +240,7 @@ static void test_quick_claim(void **state) {
   memset((void *)(page->map + 160), HD_BLOCK_LIVE, 32);
   page->fresh = 192;
   for (uint32_t i = 0; i < 192; i++) free_block(page, i);
-  page->group = 1;
+  page->group_at = 64;
   assert_int_equal(quick(page), 0); /* all is free: from the start again */
   drop_page(page);
 }
@@ -250,7 +250,7 @@ static void test_quick_claim_of_a_full_page(void **state) {
   (void)state;
   hd_unit *page = taken_page();
   assert_int_equal(hdi_claim_quick(page, &class), 0);
-  page->group = UINT32_MAX; /* as when it has just become CURRENT: all in use, as far as the owner knows */
+  page->group_at = HD_NO_GROUP; /* as when it has just become CURRENT: all in use, as far as the owner knows */
   hd_store_release(&page->map[3], HD_BLOCK_FREE);
   assert_int_equal(hdi_claim_quick(page, &class), 0);
   free_block(page, 5);
@@ -382,7 +382,7 @@ static void check_purge(size_t block_bytes, const uint32_t *keep, size_t keep_co
   size_t step = hdi_os.page_bytes, expected = 0;
   memset(page->base, 0x5a, page_bytes(page));
   page->fresh = (uint32_t)page->capacity;
-  page->group = claimed / 64;
+  page->group_at = claimed / 64 * 64;
   for (size_t i = 0; i < keep_count; i++) hd_store_relaxed(&page->map[keep[i]], HD_BLOCK_LIVE);
   bool stays[8 * HD_UNIT_BYTES / 4096] = {false};
   for (size_t i = 0; i <= keep_count; i++) {

@@ -1,11 +1,12 @@
-/* From page to page: when a page of many groups is left for another one of its class, what stays behind in it, and from which size on a
- * heap's claims are fetched into the caches.
+/* From page to page: when a page of many groups is left for another one of its class, what stays behind in it, from which size on a heap's
+ * claims are fetched into the caches, and which blocks go back into the slot.
  *
  * SPDX-License-Identifier: MIT */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -49,7 +50,7 @@ static int two_pages(void **state) {
   left = hdi_space_find(first[0]);
   current = hdi_space_find(second[0]);
   assert_ptr_equal(class->page, current);
-  assert_int_equal(current->group, LAST_GROUP);
+  assert_int_equal(current->group_at, LAST_GROUP * 64);
   assert_int_equal(class->slot.bits, 0);
   free_some(first, 0, EIGHTH);
   assert_ptr_equal(class->first, left);
@@ -92,7 +93,7 @@ static void test_left_with_free_blocks(void **state) {
 /* A group further on that has free blocks, where the next one has none. */
 static void test_groups_behind(void **state) {
   (void)state;
-  current->group = 0;
+  current->group_at = 0;
   free_some(second, 5 * 64, 5 * 64 + 2);
   assert_ptr_equal(take(), second[5 * 64]);
   assert_ptr_equal(take(), second[5 * 64 + 1]);
@@ -184,7 +185,7 @@ static void test_virgin_blocks_first(void **state) {
   (void)state;
   fill_third(PER_PAGE - 16);
   hd_unit *page = class->page;
-  assert_int_equal(page->group, LAST_GROUP);
+  assert_int_equal(page->group_at, LAST_GROUP * 64);
   assert_ptr_equal(hdi_space_find(take()), page);
   assert_int_equal(page->fresh, PER_PAGE);
 }
@@ -244,6 +245,72 @@ static void test_far(void **state) {
   hd_free(large);
 }
 
+/* ---- blocks that go back into the slot ---------------------------------------------------------------------------------- */
+
+enum { BACK_BYTES = 720, BACK_MOST = 1000 };
+
+static hd_class *back_class(void) { return &hdi_heap_self->class[hdi_sizeclass_of(BACK_BYTES)]; }
+
+/* What its thread frees in the group that the slot stands for, the next malloc takes; it stays counted as claimed, and is not clean. */
+static void test_goes_back_into_the_slot(void **state) {
+  (void)state;
+  if (hdi_heap_is_empty(hdi_heap_self)) skip(); /* hardened mode takes other ways */
+  void *a = hd_malloc(BACK_BYTES), *b = hd_malloc(BACK_BYTES), *c = hd_malloc(BACK_BYTES);
+  hd_class *its = back_class();
+  hd_unit *page = hdi_space_find(b);
+  uint64_t bits = its->slot.bits, index = hdi_unit_block_index(page, b);
+  uint32_t credit = page->credit;
+  assert_ptr_equal(its->page, page);
+  its->zeroed = true;
+  memset(b, 0xff, BACK_BYTES);
+  hd_free(b);
+  assert_int_equal(page->credit, credit);
+  assert_true(its->slot.bits == (bits | UINT64_C(1) << (index - page->group_at)));
+  assert_int_equal(hd_load_relaxed(&page->map[index]), HD_BLOCK_FREE);
+  uint8_t *again = hd_calloc(1, BACK_BYTES);
+  assert_ptr_equal(again, b);
+  for (size_t i = 0; i < BACK_BYTES; i++) assert_int_equal(again[i], 0);
+  assert_true(its->slot.bits == bits);
+  hd_free(c);
+  hd_free(a);
+  assert_ptr_equal(hd_malloc(BACK_BYTES), hd_min((uintptr_t)a, (uintptr_t)c));
+  assert_int_equal(page->credit, credit);
+  hd_free(b);
+}
+
+/* Blocks of other groups, and of pages that were left, are counted and not taken at once. */
+static void test_goes_back_nowhere_else(void **state) {
+  (void)state;
+  if (hdi_heap_is_empty(hdi_heap_self)) skip();
+  static void *blocks[BACK_MOST];
+  size_t count = 0;
+  hd_class *its = back_class();
+  do blocks[count] = hd_malloc(BACK_BYTES);
+  while (++count < 2 || its->page->group_at != 64); /* the second group of some page */
+  hd_unit *page = its->page;
+  uint32_t credit = page->credit;
+  uint64_t bits = its->slot.bits;
+  size_t at = 0;
+  while (hdi_space_find(blocks[at]) != page || hdi_unit_block_index(page, blocks[at]) >= 64) at++;
+  hd_free(blocks[at]);
+  assert_int_equal(page->credit, credit - 1);
+  assert_true(its->slot.bits == bits);
+  blocks[at] = NULL;
+  while (its->page == page) {
+    assert_true(count < BACK_MOST);
+    blocks[count++] = hd_malloc(BACK_BYTES);
+  }
+  assert_int_equal(page->group_at, HD_NO_GROUP);
+  credit = page->credit;
+  bits = its->slot.bits;
+  for (at = count - 1; hdi_space_find(blocks[at]) != page;) at--;
+  hd_free(blocks[at]);
+  assert_true(its->slot.bits == bits);
+  assert_int_equal(page->credit, credit - 1);
+  blocks[at] = NULL;
+  for (at = 0; at < count; at++) hd_free(blocks[at]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_turn, two_pages, end_pages),
@@ -259,6 +326,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_virgin_blocks_first, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_pauses, two_pages, end_pages),
       cmocka_unit_test(test_far),
+      cmocka_unit_test(test_goes_back_into_the_slot),
+      cmocka_unit_test(test_goes_back_nowhere_else),
   };
   return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
 }
