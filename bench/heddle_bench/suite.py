@@ -62,6 +62,7 @@ WORKLOADS = (
         ("pipeline", "", 1, (1, 2), True),
         ("tree", "binary", 2, (1, 2), True),
         ("tree", "map", 2, (1, 2), True),
+        ("tree", "list", 1, (1, 2), False),
         ("kv", "", 0.5, (1,), True),
         ("vectors", "", 0.7, (1, 2), True),
         ("waves", "", 1, (1, 2, 8), True),

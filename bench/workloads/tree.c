@@ -1,5 +1,6 @@
 /* Trees and maps built and torn down. binary: many short-lived binary trees of growing depth beside one that lives on; map: hash maps with
- * chained entries and string keys that grow by rehashing, and are dropped whole. Sums and counts are verified. */
+ * chained entries and string keys that grow by rehashing, and are dropped whole; list: long lists whose nodes are made among temporaries of
+ * about their size, as a parser makes them, walked many times and dropped. Sums and counts are verified. */
 #include "common.h"
 
 typedef struct node {
@@ -100,6 +101,51 @@ static void map_lane(unsigned lane, void *shared)
     }
 }
 
+typedef struct item {
+    struct item *next;
+    uint64_t value[3];
+} item;
+
+static void list_lane(unsigned lane, void *shared)
+{
+    enum { ITEMS = 100000, WALKS = 20 };
+    const bench_args *args = shared;
+    size_t rounds = bench_scaled(args, 12, 1);
+    bench_rng rng = rng_make(args->seed, lane);
+    for (size_t round = 0; round < rounds; round++) {
+        item *first = NULL;
+        uint64_t made = 0, found = 0;
+        for (size_t i = 0; i < ITEMS; i++) {
+            item *one = malloc(sizeof *one);
+            CHECK(one);
+            *one = (item){first, {i + round}};
+            made += i + round;
+            first = one;
+            for (size_t words = rng_below(&rng, 4); words > 0; words--) {
+                char *word = malloc(rng_between(&rng, 17, 32));
+                CHECK(word);
+                word[0] = word[16] = (char)words;
+                CHECK(word[0] == word[16]);
+                free(word);
+            }
+        }
+        for (int walk = 0; walk < WALKS; walk++)
+            for (const item *one = first; one; one = one->next)
+                found += one->value[0];
+        CHECK(found == made * WALKS);
+        for (item *next; first; first = next) {
+            next = first->next;
+            free(first);
+        }
+    }
+}
+
+static void run_list(const bench_args *args)
+{
+    double seconds = bench_threads(args->threads, list_lane, (void *)args);
+    bench_result(args, (double)bench_scaled(args, 12, 1) * 100000 * args->threads, seconds, "");
+}
+
 static void run_binary(const bench_args *args)
 {
     double seconds = bench_threads(args->threads, binary_lane, (void *)args);
@@ -114,7 +160,7 @@ static void run_map(const bench_args *args)
 
 int main(int argc, char **argv)
 {
-    static const bench_mode modes[] = {{"binary", run_binary}, {"map", run_map}};
+    static const bench_mode modes[] = {{"binary", run_binary}, {"map", run_map}, {"list", run_list}};
     bench_args args = bench_parse(argc, argv, "tree");
     return BENCH_MODES(&args, modes);
 }

@@ -109,9 +109,9 @@ FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
     hd_class *class = (hd_class *)((uint8_t *)heap + hd_load_owned(&unit->in_heap));
     hdi_free_back(&class->slot, &place.map[place.index], at);
     class->zeroed = false;
-    return;
+  } else if (HD_UNLIKELY(hdi_free_local(unit, &place.map[place.index]))) {
+    hdi_free_event(heap, unit);
   }
-  if (HD_UNLIKELY(hdi_free_local(unit, &place.map[place.index]))) hdi_free_event(heap, unit);
 }
 
 FAST void hdi_free(void *p) {

@@ -59,8 +59,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   }
   page->zeroed = zeroed;
   hd_store_owned(&page->credit, 0);
-  page->rest = 0;
-  hd_store_owned(&page->group_at, HD_NO_GROUP);
+  page->rest = 0; /* group_at: when it becomes CURRENT, which it does at once */
   hd_store_owned(&page->fresh, 0);
   hd_store_relaxed(&page->remote_count, 0u);
   return true;

@@ -80,7 +80,7 @@ TURNS = [
     Fault("a page is left for the next one though a group behind has blocks", "core/heap.c", "unit.turns",
           "bool last = page->group_at + 64 >= page->capacity;", "bool last = true;"),
     Fault("a block that goes back into the slot counts as clean", "core/alloc.h", "unit.turns",
-          "    class->zeroed = false;\n    return;", "    return;"),
+          "    class->zeroed = false;\n  } else", "  } else"),
     Fault("blocks of the group before go back into the slot as well", "core/alloc.h", "unit.turns",
           "if (at < 64) {", "if (at < 64 || at > UINT32_MAX - 64) {"),
     Fault("blocks of a page that was left go back into the slot", "core/heap.c", "unit.turns",
