@@ -145,7 +145,11 @@ static void blocks_setup(void) {
   shadow_start();
   sched_as(0);
   for (unsigned i = 0; i < 64; i++) block[i] = take(BYTES_64);
-  for (unsigned i = 16; i < 40; i++) give(block[i]); /* worth a claim, and what others free meanwhile is in it */
+  for (unsigned i = 16; i < 24; i++) { /* by others, so that it takes a claim to have them: what others free meanwhile is in it */
+    sched_as(1 + i % 2);
+    give(block[i]);
+  }
+  sched_as(0);
 }
 
 static void blocks_owner(void) {
