@@ -8,8 +8,8 @@
  *   FULL      no (or too few) free blocks; credit = local frees until it is worth a look again, rest = blocks beyond
  *   PARTIAL   in the class's list; credit = blocks live; at 0 the page is released
  *
- * so that one decrement in free() serves all three. Remote frees write the byte only; their count reaches credit later
- * (remote.c), so credit never says fewer than are live.
+ * so that one decrement in free() serves all three; what goes back into the slot stays claimed, and needs none. Remote frees write the
+ * byte only; their count reaches credit later (remote.c), so credit never says fewer than are live.
  * A claim turns a group of 64 bytes into a word of bits. Blocks never handed out come last, so that untouched memory stays
  * untouched while enough of the touched part is free (claim.h).
  * Who may call: the owner inside its gate, or a collector that stopped it.
