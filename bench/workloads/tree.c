@@ -101,6 +101,8 @@ static void map_lane(unsigned lane, void *shared)
     }
 }
 
+enum { ITEMS = 100000, WALKS = 20 };
+
 typedef struct item {
     struct item *next;
     uint64_t value[3];
@@ -108,7 +110,6 @@ typedef struct item {
 
 static void list_lane(unsigned lane, void *shared)
 {
-    enum { ITEMS = 100000, WALKS = 20 };
     const bench_args *args = shared;
     size_t rounds = bench_scaled(args, 12, 1);
     bench_rng rng = rng_make(args->seed, lane);
@@ -143,7 +144,7 @@ static void list_lane(unsigned lane, void *shared)
 static void run_list(const bench_args *args)
 {
     double seconds = bench_threads(args->threads, list_lane, (void *)args);
-    bench_result(args, (double)bench_scaled(args, 12, 1) * 100000 * args->threads, seconds, "");
+    bench_result(args, (double)bench_scaled(args, 12, 1) * ITEMS * args->threads, seconds, "");
 }
 
 static void run_binary(const bench_args *args)

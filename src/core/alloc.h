@@ -106,7 +106,7 @@ FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
   HD_NOW(place.index);
   uint32_t at = (uint32_t)place.index - hd_load_owned(&unit->group_at);
   if (at < 64) { /* the program works there: its class's next malloc takes it (decision 31) */
-    hd_class *class = (hd_class *)((uint8_t *)heap + hd_load_owned(&unit->in_heap));
+    hd_class *class = hdi_heap_class_of(heap, unit);
     hdi_free_back(&class->slot, &place.map[place.index], at);
     class->zeroed = false;
   } else if (HD_UNLIKELY(hdi_free_local(unit, &place.map[place.index]))) {

@@ -232,6 +232,11 @@ FAST hd_magazine *hdi_heap_magazine_of(hd_heap *heap, const hd_unit *page) {
   return (hd_magazine *)((uint8_t *)heap + hd_load_owned(&page->in_heap));
 }
 
+/* The class of a page of a small one. */
+FAST hd_class *hdi_heap_class_of(hd_heap *heap, const hd_unit *page) {
+  return (hd_class *)((uint8_t *)heap + hd_load_owned(&page->in_heap));
+}
+
 /* The block that was freed last, of a magazine that is not empty. */
 FAST void *hdi_heap_take_cached_block(hd_magazine *magazine) {
   hd_cached *last = magazine->top - 1;

@@ -107,7 +107,8 @@ uint32_t hdi_remote_take(hd_unit *page) {
   return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;
 }
 
-/* The slot first: a bit that is gone has left a byte that says so (hdi_alloc_set_bits). */
+/* The slot first: a bit that is gone has left a byte that says so (hdi_alloc_set_bits). One that comes back later, where frees put it back,
+ * may be taken again at once; but neither changes the page's credit, which is what the collector is about to write. */
 bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page) {
   bool taken_freely = page->class_index <= HD_SMALL_CLASSES && page->state == HD_PAGE_CURRENT;
   if (taken_freely && __atomic_load_n(&owner->class[page->class_index].slot.bits, __ATOMIC_ACQUIRE) != 0) return false;

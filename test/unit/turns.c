@@ -285,8 +285,10 @@ static void test_goes_back_nowhere_else(void **state) {
   static void *blocks[BACK_MOST];
   size_t count = 0;
   hd_class *its = back_class();
-  do blocks[count] = hd_malloc(BACK_BYTES);
-  while (++count < 2 || its->page->group_at != 64); /* the second group of some page */
+  do { /* the second group of some page */
+    assert_true(count < BACK_MOST);
+    blocks[count++] = hd_malloc(BACK_BYTES);
+  } while (count < 2 || its->page->group_at != 64);
   hd_unit *page = its->page;
   uint32_t credit = page->credit;
   uint64_t bits = its->slot.bits;
