@@ -20,8 +20,6 @@ enum {
   BUSY_CLAIMS = 16,          /* it is found out every so many of its claims */
   FEW_BLOCKS_SHARE = 16,     /* a sixteenth of a page's blocks is worth a claim where it is one group, or all that a rare class has; */
   SHARE = 8,                 /* of others an eighth */
-  AGAIN_PAUSE_MOST = 31,     /* claims without a try at the same group: three after one that failed, seven after the next, up to this; */
-  AGAIN_PAUSE_LEAST = 1,     /* where that starts, a power of two less one as well */
   FAR_UNITS = 32,            /* a heap with 2 MiB in pages is not in the second cache as a whole, */
   NEAR_UNITS = 8             /* until it has less than 512 KiB: in between come those that empty and fill their pages by turns */
 };
@@ -78,39 +76,10 @@ FAST void hdi_claim_count(hd_heap *heap, hd_class *class) {
   heap->far = heap->page_units >= (heap->far ? NEAR_UNITS : FAR_UNITS);
 }
 
-/* A busy class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
-FAST bool hdi_claim_wants_more(hd_unit *page, hd_class *class) {
-  if (HD_LIKELY(page->fresh >= 16)) return false;
-  if (page->fresh >= 4 && page->fresh * page->block_bytes >= HD_STEP_BYTES_MAX) return false;
-  if (!class->busy || ++class->short_claims % 8 != 0) return false;
-  class->extend = true;
-  return true;
-}
-
 /* Claim the group of a CURRENT page once more, if a quarter of what was handed out of it is free: the program works there, in memory
  * that is hot. Of a page of one group less is enough: it would pass through the list of PARTIAL pages instead, at three times the
- * cost. The slot stands for this group already. Returns its bits, 0 for none; the caller puts them into the slot. */
-FAST uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
-  uint32_t at = page->group_at;
-  HD_ASSERT(page->fresh > at); /* a page becomes CURRENT to be claimed from at once */
-  if (page->credit > page->capacity) return 0;
-  if (class->pause != 0) {
-    class->pause--;
-    return 0;
-  }
-  if (HD_UNLIKELY(hdi_claim_wants_more(page, class))) return 0;
-  uint32_t touched = (uint32_t)hd_min(page->fresh - at, 64);
-  uint32_t count = 0;
-  uint64_t bits = hdi_claim_touched(page, at / 64, &count);
-  if (count * 4 < touched) {
-    if (HD_LIKELY(page->capacity > 64)) class->pause = class->last_pause = (uint8_t)((class->last_pause * 2 + 1) & AGAIN_PAUSE_MOST);
-    if (page->capacity > 64 || count * FEW_BLOCKS_SHARE < touched) return 0;
-  }
-  hd_store_owned(&page->credit, page->credit + count);
-  class->last_pause = AGAIN_PAUSE_LEAST;
-  class->zeroed = false;
-  return bits;
-}
+ * cost. The slot stands for this group already. Returns its bits, 0 for none; the caller puts them into the slot. In heap.c. */
+uint64_t hdi_claim_again(hd_unit *page, hd_class *class);
 
 /* Let the slot of a page's class stand for a group of it, of which so many blocks are claimed. */
 FAST void hdi_claim_group_of(hd_unit *page, hd_class *class, uint32_t group, uint32_t count) {
@@ -138,7 +107,7 @@ FAST bool hdi_claim_pays(const hd_unit *page, const hd_class *class, int64_t unu
 /* The next group of a CURRENT page, or the first one again, where other threads have told nothing: what most claims come to. Returns its
  * bits, 0 if none are free or there is more to see to; the caller puts them into the slot. */
 FAST uint64_t hdi_claim_quick(hd_unit *page, hd_class *class) {
-  uint32_t group = (page->group_at + 64) / 64;
+  uint32_t group = hdi_page_next_group(page);
   uint32_t count = 0;
   bool some = page->credit > 1 && page->credit <= page->capacity; /* neither all free nor all in use */
   if (!some || class->extend || hdi_page_has_news(page)) return 0;
@@ -213,22 +182,23 @@ static inline bool hdi_claim_next(hd_unit *page, hd_class *class) {
     if (hdi_claim_virgin(page, class)) return true;
   }
   if (page->credit == 1 && page->fresh > 0) hd_store_owned(&page->group_at, HD_NO_GROUP); /* all free: from the start again */
-  if (hdi_claim_from(page, class, (page->group_at + 64) / 64)) return true;
+  if (hdi_claim_from(page, class, hdi_page_next_group(page))) return true;
   /* At the end of the touched part: once more from its start if enough of it is free, else on into virgin blocks. */
   bool again = hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page));
   if (again && hdi_claim_from(page, class, 0)) return true;
   return hdi_claim_untold(page, class) || hdi_claim_virgin(page, class);
 }
 
-/* The bits of a class's slot, and if it has none, of its group claimed once more; 0: hdi_heap_refill has to go on. quick: the next group is
- * looked at as well, which pages of medium classes do not have. The caller puts the bits into the slot. */
-FAST uint64_t hdi_claim_here(hd_heap *heap, hd_class *class, bool quick) {
+/* The bits of a class's slot, and if it has none, of its group claimed once more; 0: hdi_heap_refill has to go on. back: what the thread
+ * freed of that group went back into the slot, so it can only hold what others freed; and the next group is looked at as well, which pages
+ * of medium classes do not have. The caller puts the bits into the slot. */
+FAST uint64_t hdi_claim_here(hd_heap *heap, hd_class *class, bool back) {
   uint64_t bits = class->slot.bits;
   if (bits != 0) return bits; /* of a small class a signal handler's */
   hdi_claim_count(heap, class);
   if (HD_UNLIKELY(class->page == NULL)) return 0;
-  bits = hdi_claim_again(class->page, class);
-  return bits == 0 && quick ? hdi_claim_quick(class->page, class) : bits;
+  bits = back && !class->told ? 0 : hdi_claim_again(class->page, class);
+  return bits == 0 && back ? hdi_claim_quick(class->page, class) : bits;
 }
 
 /* The bits of a class's slot, claimed if it has none. 0: no memory. */

@@ -20,7 +20,9 @@ enum {
   LOOKS = 3,       /* so many of them for each new page */
   BULK_UNITS = HD_CACHE_UNITS / 2, /* units that go to the space, or come from there, at once, */
   BULK_RUN = BULK_UNITS / 2, /* in runs of so many and fewer */
-  CROWDED = 128    /* times that somebody had the space's lock before the cache takes twice as much */
+  CROWDED = 128,   /* times that somebody had the space's lock before the cache takes twice as much */
+  PAUSE_MOST = 31, /* claims without a try at the same group: three after one that failed, seven after the next, up to this; */
+  PAUSE_LEAST = 1  /* where that starts, a power of two less one as well */
 };
 
 HD_LATER_DATA hd_heap hdi_heap_empty;
@@ -248,6 +250,37 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
     hd_store_owned(&page->credit, page->credit - count);
   }
   hdi_heap_settle(heap, page);
+}
+
+/* A busy class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
+static bool wants_more(hd_unit *page, hd_class *class) {
+  if (HD_LIKELY(page->fresh >= 16)) return false;
+  if (page->fresh >= 4 && page->fresh * page->block_bytes >= HD_STEP_BYTES_MAX) return false;
+  if (!class->busy || ++class->short_claims % 8 != 0) return false;
+  class->extend = true;
+  return true;
+}
+
+uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
+  uint32_t at = page->group_at;
+  HD_ASSERT(page->fresh > at); /* a page becomes CURRENT to be claimed from at once */
+  if (page->credit > page->capacity) return 0;
+  if (class->pause != 0) {
+    class->pause--;
+    return 0;
+  }
+  if (HD_UNLIKELY(wants_more(page, class))) return 0;
+  uint32_t touched = (uint32_t)hd_min(page->fresh - at, 64);
+  uint32_t count = 0;
+  uint64_t bits = hdi_claim_touched(page, at / 64, &count);
+  if (count * 4 < touched) {
+    if (HD_LIKELY(page->capacity > 64)) class->pause = class->last_pause = (uint8_t)((class->last_pause * 2 + 1) & PAUSE_MOST);
+    if (page->capacity > 64 || count * FEW_BLOCKS_SHARE < touched) return 0;
+  }
+  hd_store_owned(&page->credit, page->credit + count);
+  class->last_pause = PAUSE_LEAST;
+  class->zeroed = false;
+  return bits;
 }
 
 uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits, uint32_t *count) {

@@ -446,8 +446,8 @@ hd_unit *hdi_space_take_across(hd_space *space, size_t units, size_t least, size
     hd_unit *run = space->dirty.bin[hd_highest_bit(filled)];
     for (; run != NULL && tries > 0 && first == NULL; run = run->next, tries--) {
       *dirty = run->run_units;
-      bool fits = *dirty >= least && *dirty < units;
-      size_t end = fits ? take_behind(space, run + *dirty, units - *dirty, &zeroed) : 0;
+      HD_ASSERT(*dirty < units); /* what best_fit did not find among as many is not here either */
+      size_t end = *dirty >= least ? take_behind(space, run + *dirty, units - *dirty, &zeroed) : 0;
       if (end == 0) continue;
       size_t at = (size_t)(run - space->units);
       hdi_space_huge_enter(space, at + *dirty, at + units, end, HD_TOUCH_PERHAPS);

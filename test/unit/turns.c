@@ -190,6 +190,14 @@ static void test_virgin_blocks_first(void **state) {
   assert_int_equal(page->fresh, PER_PAGE);
 }
 
+/* A class that wants more than it has gets it of its own page, if there is any left in it. */
+static void test_none_left_to_extend(void **state) {
+  (void)state;
+  class->extend = true;
+  assert_ptr_equal(take(), first[0]);
+  assert_false(class->extend);
+}
+
 /* A try at the same group that failed is the more rarely repeated, until one succeeds. */
 static void test_pauses(void **state) {
   (void)state;
@@ -313,6 +321,71 @@ static void test_goes_back_nowhere_else(void **state) {
   for (at = 0; at < count; at++) hd_free(blocks[at]);
 }
 
+/* Blocks from `from` on as another thread leaves them that has not told yet. */
+static void free_untold(hd_unit *page, size_t from, size_t count) {
+  for (size_t i = from; i < from + count; i++) hd_store_release(&page->map[i], HD_BLOCK_FREE);
+}
+
+/* Such blocks are counted at last, and those that are still free leave the list. */
+static size_t tell(hd_unit *page, size_t count, void **blocks, size_t held) {
+  hd_store_relaxed(&page->remote_count, (uint32_t)count);
+  size_t left_over = 0;
+  for (size_t i = 0; i < held; i++) {
+    bool freed = hd_load_relaxed(&page->map[hdi_unit_block_index(page, blocks[i])]) == HD_BLOCK_FREE && hdi_space_find(blocks[i]) == page;
+    if (!freed) blocks[left_over++] = blocks[i];
+  }
+  return left_over;
+}
+
+/* What is free of the group can only be what others freed: it is looked at again where they do. */
+static void test_same_group_where_others_free(void **state) {
+  (void)state;
+  if (hdi_heap_is_empty(hdi_heap_self)) skip();
+  enum { BYTES = 800, FREED = 32 };
+  static void *blocks[BACK_MOST];
+  hd_class *its = &hdi_heap_self->class[hdi_sizeclass_of(BYTES)];
+  for (int told = 0; told < 2; told++) {
+    size_t count = 0;
+    do {
+      assert_true(count < BACK_MOST);
+      assert_non_null(blocks[count++] = hd_malloc(BYTES));
+    } while (its->page->fresh < 64 || its->page->group_at != 0 || its->slot.bits != 0);
+    hd_unit *page = its->page;
+    free_untold(page, 0, FREED);
+    its->told = told;
+    its->pause = 0;
+    void *p = hd_malloc(BYTES);
+    assert_ptr_equal(hdi_space_find(p), page);
+    assert_int_equal(hdi_unit_block_index(page, p), told ? 0 : 64);
+    if (told) assert_int_equal(hd_bit_count(its->slot.bits), FREED - 1);
+    hd_free(p);
+    for (count = tell(page, FREED, blocks, count); count > 0;) hd_free(blocks[--count]);
+    its->told = false;
+  }
+}
+
+/* A busy class whose few blocks others free, and which comes back for them, gets more. */
+static void test_more_where_others_free(void **state) {
+  (void)state;
+  if (hdi_heap_is_empty(hdi_heap_self)) skip();
+  enum { BYTES = 880, STEP = 4 };
+  void *blocks[STEP];
+  hd_class *its = &hdi_heap_self->class[hdi_sizeclass_of(BYTES)];
+  for (size_t i = 0; i < STEP; i++) assert_non_null(blocks[i] = hd_malloc(BYTES));
+  hd_unit *page = its->page;
+  assert_int_equal(page->fresh, STEP);
+  free_untold(page, 0, 2);
+  its->told = its->busy = true;
+  its->short_claims = 7;
+  its->pause = 0;
+  void *p = hd_malloc(BYTES);
+  assert_int_equal(hdi_unit_block_index(page, p), STEP);
+  assert_false(its->extend);
+  hd_free(p);
+  for (size_t count = tell(page, 2, blocks, STEP); count > 0;) hd_free(blocks[--count]);
+  its->told = false;
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_turn, two_pages, end_pages),
@@ -326,10 +399,13 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_parcels_first, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_only_virgin_blocks_there, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_virgin_blocks_first, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_none_left_to_extend, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_pauses, two_pages, end_pages),
       cmocka_unit_test(test_far),
       cmocka_unit_test(test_goes_back_into_the_slot),
       cmocka_unit_test(test_goes_back_nowhere_else),
+      cmocka_unit_test(test_same_group_where_others_free),
+      cmocka_unit_test(test_more_where_others_free),
   };
   return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
 }
