@@ -165,13 +165,14 @@ typedef struct untold_guest {
   sem_t freed;
 } untold_guest;
 
-/* Takes blocks, and as many again after others have freed those: the same ones. */
+/* Takes blocks, and as many again after others have freed those: the same ones, as others have told of frees before. */
 static void *take_twice(void *argument) {
   untold_guest *self = argument;
   for (int i = 0; i < UNTOLD; i++) self->blocks[i] = hd_malloc(UNTOLD_BYTES);
   self->who.heap = hdi_heap_mine();
   sem_post(&self->who.begun);
   sem_wait(&self->freed);
+  self->who.heap->class[hdi_sizeclass_of(UNTOLD_BYTES)].told = true;
   for (int i = 0; i < UNTOLD; i++) self->blocks[i] = hd_malloc(UNTOLD_BYTES);
   sem_wait(&self->who.end);
   return NULL;

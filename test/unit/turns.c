@@ -364,7 +364,7 @@ static void test_same_group_where_others_free(void **state) {
   }
 }
 
-/* A busy class whose few blocks others free, and which comes back for them, gets more. */
+/* A busy class whose few blocks others free, and tell of, and which comes back for them, gets more. */
 static void test_more_where_others_free(void **state) {
   (void)state;
   if (hdi_heap_is_empty(hdi_heap_self)) skip();
@@ -375,6 +375,8 @@ static void test_more_where_others_free(void **state) {
   hd_unit *page = its->page;
   assert_int_equal(page->fresh, STEP);
   free_untold(page, 0, 2);
+  size_t count = tell(page, 2, blocks, STEP);
+  page->credit -= hdi_remote_take(page);
   its->told = its->busy = true;
   its->short_claims = 7;
   its->pause = 0;
@@ -382,7 +384,7 @@ static void test_more_where_others_free(void **state) {
   assert_int_equal(hdi_unit_block_index(page, p), STEP);
   assert_false(its->extend);
   hd_free(p);
-  for (size_t count = tell(page, 2, blocks, STEP); count > 0;) hd_free(blocks[--count]);
+  while (count > 0) hd_free(blocks[--count]);
   its->told = false;
 }
 
