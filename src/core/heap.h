@@ -123,6 +123,7 @@ struct hd_heap {
   uint8_t rank;                   /* an orphan's place among the others; thread.c */
   _Atomic uint32_t life;          /* enum hd_heap_life */
   _Atomic unsigned late_thread;   /* the kernel's number of its thread if no exit handler will give it to the orphans; else 0 */
+  _Atomic unsigned child;         /* the process, if its thread took it in a new child, before our fork handler; else 0 */
   struct hd_heap *next_registered; /* all heaps, since the start; thread.c */
   struct hd_heap *next_orphan;
   struct hd_hardened *hardened;   /* what hardened mode keeps for it; NULL otherwise */

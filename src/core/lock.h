@@ -77,10 +77,10 @@ static inline void hdi_lock_drop_for_fork(hd_lock *lock) {
   else hdi_lock_drop(lock);
 }
 
-/* In the child of a fork: nobody else is left to hold it. */
+/* In the child of a fork: who has it is this thread, or one that is not there. Threads that other handlers have started may wait for it. */
 static inline void hdi_lock_reset(hd_lock *lock) {
   lock->nested = 0;
-  hd_store_relaxed(&lock->word, 0u);
+  hdi_lock_drop(lock);
 }
 
 static inline void hdi_lock_fork(hd_lock *lock, hd_fork_step step) {

@@ -44,6 +44,7 @@ typedef struct hd_space {
   _Atomic(hd_unit *) deferred;  /* runs freed while somebody else held the lock */
   _Atomic uint64_t aside;       /* a run put aside for as long as one holds it: index << 32 | units << 1 | clean */
   uint32_t aside_stamp;
+  atomic_uint growth_freed;     /* the child in which `growth` was taken from a thread that is not there; 0 from a fork's beginning on */
   size_t aside_units;           /* how long the next one should be */
   _Atomic size_t fork_need;     /* units that the last fork's time took from it or from the top */
 } hd_space;

@@ -53,10 +53,19 @@ static void show_window(hd_unit *table, size_t count) {
 
 /* ---- the right to move the committed end --------------------------------------------------------------------------------- */
 
+/* In a child, where ours is not the first handler of the fork: no fork takes this lock, so a thread that is not there may have it. Whoever is
+ * the first one to come finds out; the others may be threads that those handlers have started. */
+static void free_growth(hd_space *space) {
+  unsigned held = hd_load_relaxed(&space->growth.word);
+  unsigned here = hdi_os_process_id(), freed_in = hd_load_relaxed(&space->growth_freed);
+  if (freed_in == here || !hd_swap_if(&space->growth_freed, &freed_in, here)) return;
+  if (held != 0) hdi_lock_reset(&space->growth);
+}
+
 /* false: this thread has it already, and a signal handler that forks came in between. */
 static bool begin(hd_space *space) {
   if (hdi_lock_is_mine(&space->growth)) return false;
-  if (hdi_lock_is_new_child()) hdi_lock_reset(&space->growth); /* the only thread there is; ours is not the first handler of the fork */
+  if (hdi_lock_is_new_child()) free_growth(space);
   hdi_lock_take(&space->growth);
   return true;
 }
@@ -194,7 +203,7 @@ bool hdi_space_pass(hd_space *space, size_t units) {
 SLOW void hdi_space_grow_fork_child(hd_space *space) {
   size_t have = hd_load_relaxed(&space->committed);
   size_t passed = 0;
-  if (!hdi_lock_is_mine(&space->growth)) hdi_lock_reset(&space->growth);
+  if (!hdi_lock_is_mine(&space->growth)) free_growth(space);
   if (hd_load_relaxed(&space->top) <= have) return;
   for (size_t at = 0; at < have; at++) passed += hd_load_relaxed(&space->units[at].kind) == HD_UNIT_PASSED;
   hd_store_relaxed(&space->passed_units, passed);

@@ -194,6 +194,11 @@ static hd_heap *take_heap(void) {
   return hdi_store_take(sizeof(hd_heap));
 }
 
+/* The number of the process if another library's fork handler has started this thread before ours ran in the child: it did not vanish. */
+static unsigned child_id(void) { return HD_UNLIKELY(hdi_lock_is_new_child()) ? hdi_os_process_id() : 0; }
+
+static bool is_of_new_child(const hd_heap *heap) { return hd_load_relaxed(&heap->child) == process; }
+
 hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
   hd_heap *heap = take_retired();
   if (heap != NULL) {
@@ -210,6 +215,7 @@ hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
   }
   heap->space = space;
   hd_store_owned(&heap->cache_room, HD_CACHE_UNITS);
+  hd_store_relaxed(&heap->child, child_id());
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
   return heap;
 }
@@ -263,13 +269,16 @@ static void gather(void) {
 static hd_heap *use_orphan(hd_heap *heap) {
   if (heap == NULL) return NULL;
   hd_store_relaxed(&heap->late_thread, late_id());
+  hd_store_relaxed(&heap->child, child_id());
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
   return heap;
 }
 
 static hd_heap *adopt(void) {
   static uint8_t turns; /* looking costs a system call a heap: now and then, unless threads are known to end unseen */
-  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&pool.lock))) return use_orphan(take_in_fork(&pool.orphans_in_fork));
+  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&pool.lock))) {
+    return hdi_lock_is_new_child() ? NULL : use_orphan(take_in_fork(&pool.orphans_in_fork)); /* the child's may have to be mended */
+  }
   if (pool.orphans == NULL) gather();
   hd_heap *heap = pool.orphans;
   if (heap != NULL) {
@@ -389,7 +398,8 @@ static void thread_exit(void *value) {
 static void fork_heaps(hd_fork_step step) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     bool used = heap->explicit_heap && hd_load_acquire(&heap->life) == HD_HEAP_USED;
-    if (step == HD_FORK_CHILD || (step == HD_FORK_PREPARE ? used : hdi_lock_is_mine(&heap->lock))) hdi_lock_fork(&heap->lock, step);
+    bool held = step == HD_FORK_PARENT ? hdi_lock_is_mine(&heap->lock) : used;
+    if (step == HD_FORK_CHILD ? !is_of_new_child(heap) : held) hdi_lock_fork(&heap->lock, step);
   }
 }
 
@@ -434,13 +444,15 @@ static void fork_orphan(hd_heap *heap) {
   leave_orphan(heap);
 }
 
-static bool is_orphan(const hd_heap *heap) { return hd_load_relaxed(&heap->life) == HD_HEAP_ORPHAN; }
+/* A heap that came to the orphans in the parent. Those of threads that other handlers have started in the child, and that ended, may be on
+ * their way to the list. */
+static bool is_parents_orphan(const hd_heap *heap) { return hd_load_relaxed(&heap->life) == HD_HEAP_ORPHAN && !is_of_new_child(heap); }
 
 /* Whether the list has every heap that waits. */
 static bool all_listed(void) {
   size_t waiting = 0, listed = 0;
-  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) waiting += is_orphan(heap);
-  for (hd_heap *heap = pool.orphans; heap != NULL; heap = heap->next_orphan) listed++;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) waiting += is_parents_orphan(heap);
+  for (hd_heap *heap = pool.orphans; heap != NULL; heap = heap->next_orphan) listed += is_parents_orphan(heap);
   return waiting == listed;
 }
 
@@ -448,9 +460,14 @@ static bool all_listed(void) {
 static void mend_orphans(void) {
   gather();
   if (all_listed()) return;
+  hd_heap *heap = pool.orphans, *next = NULL;
   pool.orphans = pool.last_orphan = NULL;
-  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (is_orphan(heap)) leave_orphan(heap);
+  for (; heap != NULL; heap = next) {
+    next = heap->next_orphan;
+    if (is_of_new_child(heap)) leave_orphan(heap);
+  }
+  for (heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (is_parents_orphan(heap)) leave_orphan(heap);
   }
 }
 
@@ -462,7 +479,7 @@ SLOW static void fork_child(void) {
     if (hd_load_relaxed(&heap->stopped) != 0) hd_store_relaxed(&heap->stopped, 0u);
     if (heap == hdi_heap_mine()) {
       if (hd_load_relaxed(&heap->late_thread) != 0) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
-    } else if (!heap->explicit_heap && hd_load_relaxed(&heap->life) == HD_HEAP_USED) {
+    } else if (!heap->explicit_heap && hd_load_acquire(&heap->life) == HD_HEAP_USED && !is_of_new_child(heap)) {
       fork_orphan(heap);
     }
   }

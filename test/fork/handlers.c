@@ -163,7 +163,7 @@ static void grow_before(void) {
 /* ---- a library that stops its worker around a fork -------------------------------------------------------------- */
 
 static pthread_t worker;
-static atomic_bool worker_stops;
+static atomic_bool worker_stops, worker_has_memory;
 
 static void *worker_main(void *argument) {
   unsigned salt = 0;
@@ -190,6 +190,52 @@ static void join_worker(bool before) {
 
 static void join_worker_before(void) { join_worker(true); }
 static void join_worker_behind(void) { join_worker(false); }
+
+/* ---- a library that starts a thread in the child ---------------------------------------------------------------- */
+
+enum { CROWD = 4, OF_A_SIZE = 32 };
+
+/* Two threads that had one heap would soon have one block. */
+static void *share_nothing(void *argument) {
+  uintptr_t *held[OF_A_SIZE];
+  for (uintptr_t round = (uintptr_t)argument << 32; !atomic_load(&worker_stops); round++) {
+    for (uintptr_t i = 0; i < OF_A_SIZE; i++) {
+      held[i] = ts_sut()->malloc(64);
+      TS_CHECK(held[i] != NULL, "no block in the child: %d", errno);
+      *held[i] = round + i;
+    }
+    for (uintptr_t i = 0; i < OF_A_SIZE; i++) {
+      TS_CHECK(*held[i] == round + i, "another thread has the same block");
+      ts_sut()->free(held[i]);
+    }
+    atomic_store(&worker_has_memory, true);
+  }
+  return argument;
+}
+
+static void worker_works(void) {
+  atomic_store(&worker_stops, false);
+  atomic_store(&worker_has_memory, false);
+  TS_CHECK(pthread_create(&worker, NULL, share_nothing, NULL) == 0, "pthread_create");
+  while (!atomic_load(&worker_has_memory)) usleep(100);
+}
+
+/* More others than there are heaps of threads that are not here: none of them may get the worker's. */
+static void crowd(void *argument) {
+  (void)argument;
+  pthread_t others[CROWD];
+  for (uintptr_t i = 0; i < CROWD; i++) TS_CHECK(pthread_create(&others[i], NULL, share_nothing, (void *)(i + 1)) == 0, "pthread_create");
+  ts_sleep_ms(100);
+  worker_ends();
+  for (int i = 0; i < CROWD; i++) pthread_join(others[i], NULL);
+}
+
+static void thread_in_child(void) {
+  around(true, NULL, NULL, worker_works);
+  busy_start(CROWD - 1);
+  for (int n = 0; n < 8; n++) child_run(crowd, NULL);
+  busy_stop();
+}
 
 /* ---- a fork in a handler ---------------------------------------------------------------------------------------- */
 
@@ -259,6 +305,7 @@ static const struct test_case all[] = {
     {.name = "grow-before-ours", .run = grow_before, .limit_s = 15},
     {.name = "join-a-thread-before-ours", .run = join_worker_before, .limit_s = 15},
     {.name = "join-a-thread-behind-ours", .run = join_worker_behind, .limit_s = 15},
+    {.name = "thread-in-child-before-ours", .run = thread_in_child, .limit_s = 15},
     {.name = "fork-in-prepare-before-ours", .run = fork_in_prepare_before, .limit_s = 15},
     {.name = "fork-in-all-behind-ours", .run = fork_in_all_behind, .limit_s = 15},
     {.name = "fork-in-signal-handler", .run = fork_in_signal, .limit_s = 15},

@@ -70,6 +70,7 @@ LAYERS = [
     Layer("ends", "api", "ends_api", timeout=60),
     Layer("fork", "api", "fork_api", timeout=60),
     Layer("fork.ways", "api", "fork_ways_api", timeout=60),
+    Layer("fork.handlers", "api", "fork_handlers_api", timeout=60),
     Layer("return", "api", "return_api", timeout=60),
     Layer("hourly", "process", "hourly", "-t 3 -n 0.5 -m short", ALL, "HEDDLE=purge-delay:50", timeout=60),
     Layer("hardened.unit", "api", "hardened_unit", environment="HEDDLE=hardened,hardened-sample:0"),
