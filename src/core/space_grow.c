@@ -53,8 +53,8 @@ static void show_window(hd_unit *table, size_t count) {
 
 /* ---- the right to move the committed end --------------------------------------------------------------------------------- */
 
-/* In a child, where ours is not the first handler of the fork: no fork takes this lock, so a thread that is not there may have it. Whoever is
- * the first one to come finds out; the others may be threads that those handlers have started. */
+/* In a child where ours is not the fork's first handler. No fork takes this lock, so a thread that is not there may have it. Whoever comes
+ * first finds out; the others may be threads that those handlers have started. */
 static void free_growth(hd_space *space) {
   unsigned held = hd_load_relaxed(&space->growth.word);
   unsigned here = hdi_os_process_id(), freed_in = hd_load_relaxed(&space->growth_freed);
