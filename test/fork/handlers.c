@@ -237,6 +237,32 @@ static void thread_in_child(void) {
   busy_stop();
 }
 
+/* Such a thread waits for an explicit heap, which the fork still has, and gets it. */
+static hd_heap *shared_heap;
+
+static void *use_shared(void *argument) {
+  TS_CHECK(ts_sut()->heap_malloc(shared_heap, 64) != NULL, "no block of the shared heap: %d", errno);
+  return argument;
+}
+
+static void sharer_starts(void) {
+  TS_CHECK(pthread_create(&worker, NULL, use_shared, NULL) == 0, "pthread_create");
+  ts_sleep_ms(20); /* it has come to the lock, and sleeps */
+}
+
+static void join_sharer(void *argument) {
+  (void)argument;
+  pthread_join(worker, NULL);
+}
+
+static void heap_in_child(void) {
+  if (!ts_sut()->heap_create) return;
+  shared_heap = ts_sut()->heap_create(NULL);
+  TS_CHECK(shared_heap != NULL, "no heap: %d", errno);
+  around(true, NULL, NULL, sharer_starts);
+  for (int n = 0; n < 3; n++) child_run(join_sharer, NULL);
+}
+
 /* ---- a fork in a handler ---------------------------------------------------------------------------------------- */
 
 static int nesting;
@@ -306,6 +332,7 @@ static const struct test_case all[] = {
     {.name = "join-a-thread-before-ours", .run = join_worker_before, .limit_s = 15},
     {.name = "join-a-thread-behind-ours", .run = join_worker_behind, .limit_s = 15},
     {.name = "thread-in-child-before-ours", .run = thread_in_child, .limit_s = 15},
+    {.name = "heap-in-child-before-ours", .run = heap_in_child, .limit_s = 15},
     {.name = "fork-in-prepare-before-ours", .run = fork_in_prepare_before, .limit_s = 15},
     {.name = "fork-in-all-behind-ours", .run = fork_in_all_behind, .limit_s = 15},
     {.name = "fork-in-signal-handler", .run = fork_in_signal, .limit_s = 15},
