@@ -33,9 +33,14 @@ static void free_some(void **blocks, size_t from, size_t to) {
   for (size_t i = from; i < to; i++) hd_free(blocks[i]);
 }
 
-/* As other threads free: the byte now, the count later. */
+/* Blocks from `from` on as another thread leaves them that has not told yet. */
+static void free_untold(hd_unit *page, size_t from, size_t count) {
+  for (size_t i = from; i < from + count; i++) hd_store_release(&page->map[i], HD_BLOCK_FREE);
+}
+
+/* The same, and it has told. */
 static void free_elsewhere(hd_unit *page, size_t from, size_t to) {
-  for (size_t i = from; i < to; i++) hd_store_relaxed(&page->map[i], HD_BLOCK_FREE);
+  free_untold(page, from, to - from);
   hd_store_relaxed(&page->remote_count, (uint32_t)(to - from));
 }
 
@@ -321,12 +326,7 @@ static void test_goes_back_nowhere_else(void **state) {
   for (at = 0; at < count; at++) hd_free(blocks[at]);
 }
 
-/* Blocks from `from` on as another thread leaves them that has not told yet. */
-static void free_untold(hd_unit *page, size_t from, size_t count) {
-  for (size_t i = from; i < from + count; i++) hd_store_release(&page->map[i], HD_BLOCK_FREE);
-}
-
-/* Such blocks are counted at last, and those that are still free leave the list. */
+/* Untold frees are counted at last, and blocks that are still free leave the list. */
 static size_t tell(hd_unit *page, size_t count, void **blocks, size_t held) {
   hd_store_relaxed(&page->remote_count, (uint32_t)count);
   size_t left_over = 0;
