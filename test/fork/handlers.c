@@ -131,7 +131,7 @@ static void impossible_before(void) {
 
 /* ---- fresh memory while a fork is under way ---------------------------------------------------------------------- */
 
-static atomic_bool grown;
+static atomic_bool over;
 
 static void take_time(void) { ts_sleep_ms(3); }
 
@@ -143,7 +143,7 @@ static void *grow(void *argument) {
     p[0] = 1;
     if (i % 20 == 0) usleep(100);
   }
-  atomic_store(&grown, true);
+  atomic_store(&over, true);
   return argument;
 }
 
@@ -156,7 +156,7 @@ static void grow_before(void) {
   pthread_t thread[6];
   around(true, take_time, NULL, NULL);
   for (int t = 0; t < 6; t++) TS_CHECK(pthread_create(&thread[t], NULL, grow, NULL) == 0, "pthread_create");
-  while (!atomic_load(&grown)) child_run(grow_in_child, NULL);
+  while (!atomic_load(&over)) child_run(grow_in_child, NULL);
   for (int t = 0; t < 6; t++) pthread_join(thread[t], NULL);
 }
 
@@ -221,13 +221,18 @@ static void worker_works(void) {
 }
 
 /* More others than there are heaps of threads that are not here: none of them may get the worker's. */
-static void crowd(void *argument) {
-  (void)argument;
+static void crowd_works(int ms) {
   pthread_t others[CROWD];
   for (uintptr_t i = 0; i < CROWD; i++) TS_CHECK(pthread_create(&others[i], NULL, share_nothing, (void *)(i + 1)) == 0, "pthread_create");
-  ts_sleep_ms(100);
-  worker_ends();
+  ts_sleep_ms(ms);
+  atomic_store(&worker_stops, true);
   for (int i = 0; i < CROWD; i++) pthread_join(others[i], NULL);
+}
+
+static void crowd(void *argument) {
+  (void)argument;
+  crowd_works(100);
+  pthread_join(worker, NULL);
 }
 
 static void thread_in_child(void) {
@@ -235,6 +240,32 @@ static void thread_in_child(void) {
   busy_start(CROWD - 1);
   for (int n = 0; n < 8; n++) child_run(crowd, NULL);
   busy_stop();
+}
+
+/* One that ends there leaves its heap for the list that ours mends; in the parent others leave theirs there, and take them, meanwhile. */
+static void worker_comes_and_goes(void) {
+  worker_works();
+  worker_ends();
+  atomic_store(&worker_stops, false);
+}
+
+static void short_crowd(void *salt) {
+  crowd_works(10);
+  use_memory((unsigned)(uintptr_t)salt);
+}
+
+static void *threads_come_and_go(void *salt) {
+  for (unsigned round = 0; !atomic_load(&over); round++) use_memory_in_thread((unsigned)(uintptr_t)salt + round);
+  return NULL;
+}
+
+static void thread_ends_in_child(void) {
+  pthread_t thread[CROWD];
+  around(true, take_time, NULL, worker_comes_and_goes);
+  for (uintptr_t t = 0; t < CROWD; t++) TS_CHECK(pthread_create(&thread[t], NULL, threads_come_and_go, (void *)t) == 0, "pthread_create");
+  for (uintptr_t n = 0; n < FORKS; n++) child_run(short_crowd, (void *)n);
+  atomic_store(&over, true);
+  for (int t = 0; t < CROWD; t++) pthread_join(thread[t], NULL);
 }
 
 /* Such a thread waits for an explicit heap, which the fork still has, and gets it. */
@@ -332,6 +363,7 @@ static const struct test_case all[] = {
     {.name = "join-a-thread-before-ours", .run = join_worker_before, .limit_s = 15},
     {.name = "join-a-thread-behind-ours", .run = join_worker_behind, .limit_s = 15},
     {.name = "thread-in-child-before-ours", .run = thread_in_child, .limit_s = 15},
+    {.name = "thread-ends-in-child-before-ours", .run = thread_ends_in_child, .limit_s = 15},
     {.name = "heap-in-child-before-ours", .run = heap_in_child, .limit_s = 15},
     {.name = "fork-in-prepare-before-ours", .run = fork_in_prepare_before, .limit_s = 15},
     {.name = "fork-in-all-behind-ours", .run = fork_in_all_behind, .limit_s = 15},
