@@ -394,12 +394,17 @@ static void thread_exit(void *value) {
 
 /* ---- fork -------------------------------------------------------------------------------------------------------- */
 
-/* The locks of explicit heaps, so that the child finds those whole too. A handler that runs later may use up the hold: see lock.c. */
+/* Whether a step takes or drops a heap's lock: in the child each that a thread may hold that is not there. */
+static bool takes_part(const hd_heap *heap, hd_fork_step step) {
+  if (step == HD_FORK_PREPARE) return heap->explicit_heap && hd_load_acquire(&heap->life) == HD_HEAP_USED;
+  if (step == HD_FORK_PARENT) return hdi_lock_is_mine(&heap->lock);
+  return !is_of_new_child(heap);
+}
+
+/* So that the child finds explicit heaps whole too. A handler that runs later may use up the hold: see lock.c. */
 static void fork_heaps(hd_fork_step step) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    bool used = heap->explicit_heap && hd_load_acquire(&heap->life) == HD_HEAP_USED;
-    bool held = step == HD_FORK_PARENT ? hdi_lock_is_mine(&heap->lock) : used;
-    if (step == HD_FORK_CHILD ? !is_of_new_child(heap) : held) hdi_lock_fork(&heap->lock, step);
+    if (takes_part(heap, step)) hdi_lock_fork(&heap->lock, step);
   }
 }
 
