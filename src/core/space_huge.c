@@ -13,11 +13,10 @@ enum {
   BLOCK_BYTES = BLOCK_UNITS << HD_UNIT_SHIFT,
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
-  HUGE_FIRST_UNITS = 32,   /* but not in the first 2 MiB, */
-  HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, or all that there is; */
+  HUGE_FIRST_UNITS = 192,  /* but not in the first 12 MiB, of which the last of them might stay empty for the most part, */
+  HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, without pages that are being filled just now if need be; */
   HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
   LONG_UNITS = 16,         /* a run of 1 MiB or more, which is longer than any page; */
-  OPEN_FIRST_UNITS = 64,   /* pages that are being filled may be left out of it from 4 MiB on; */
   DEEP_SHARE = 8,          /* than that, or than an eighth of what lies below, */
   DEEPEST_UNITS = 4096,    /* or than 256 MiB; */
   LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
@@ -228,12 +227,11 @@ static bool proves(evidence seen, size_t units, enum whom whom) {
  * lie on top, and the proof lies deeper. */
 static bool is_dense_below(const hd_space *space, size_t first, size_t next) {
   enum whom whom = next > 1 ? EVERYBODY : PAGES;
-  size_t units = hd_min(first, HUGE_LOOK_UNITS);
+  size_t units = HUGE_LOOK_UNITS;
   evidence seen = look_below(space, first, units, whom);
   if (proves(seen, units, whom)) return true;
   if (next >= LONG_UNITS && proves(look_below(space, first, units, RUNS), units, RUNS)) return true;
-  bool again = whom == PAGES && first >= OPEN_FIRST_UNITS;
-  if (again && proves(look_below(space, first, units, PAGES_NOT_OPEN), units, PAGES_NOT_OPEN)) return true;
+  if (whom == PAGES && proves(look_below(space, first, units, PAGES_NOT_OPEN), units, PAGES_NOT_OPEN)) return true;
   if (seen.bytes >> HD_UNIT_SHIFT < units / 4 || first < HUGE_DEEP_UNITS) return false;
   return proves(look_below(space, first - HUGE_DEEP_UNITS + units, units, whom), units, whom);
 }
