@@ -93,8 +93,26 @@ FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
   return place;
 }
 
+/* The program works in the group that the block lies in: its class's next malloc takes it (decision 31). A group's map has no LIVE byte
+ * behind the page's last block. */
+FAST void hdi_free_in_group(hd_place place, hd_unit *unit, hd_heap *heap, uint32_t at) {
+  if (HD_UNLIKELY(hd_load_stable(uint8_t, &place.map[place.index]) != HD_BLOCK_LIVE)) {
+    hdi_free_dead(unit, place.index);
+    return;
+  }
+  HD_NOW(place.index);
+  hd_class *class = hdi_heap_class_of(heap, unit);
+  hdi_free_back(&class->slot, &place.map[place.index], at);
+  class->zeroed = false;
+}
+
 /* A block of a small class that the heap owns, or misuse. */
 FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
+  uint64_t at = place.index - hd_load_owned(&unit->group_at);
+  if (at < 64) {
+    hdi_free_in_group(place, unit, heap, (uint32_t)at);
+    return;
+  }
   if (HD_UNLIKELY(place.index >= hd_load_owned(&unit->capacity))) {
     hdi_free_misfit(unit, place.index);
     return;
@@ -104,14 +122,7 @@ FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
     return;
   }
   HD_NOW(place.index);
-  uint32_t at = (uint32_t)place.index - hd_load_owned(&unit->group_at);
-  if (at < 64) { /* the program works there: its class's next malloc takes it (decision 31) */
-    hd_class *class = hdi_heap_class_of(heap, unit);
-    hdi_free_back(&class->slot, &place.map[place.index], at);
-    class->zeroed = false;
-  } else if (HD_UNLIKELY(hdi_free_local(unit, &place.map[place.index]))) {
-    hdi_free_event(heap, unit);
-  }
+  if (HD_UNLIKELY(hdi_free_local(unit, &place.map[place.index]))) hdi_free_event(heap, unit);
 }
 
 FAST void hdi_free(void *p) {

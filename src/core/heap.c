@@ -195,7 +195,7 @@ static void make_full(hd_unit *page) {
   hd_store_owned(&page->state, HD_PAGE_FULL);
   hd_store_owned(&page->group_at, HD_NO_GROUP);
   hd_store_owned(&page->credit, credit);
-  page->rest = used - credit;
+  page->rest = (uint16_t)(used - credit);
 }
 
 static void make_current(hd_class *class, hd_unit *page) {
@@ -262,7 +262,7 @@ static bool wants_more(hd_unit *page, hd_class *class) {
 }
 
 uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
-  uint32_t at = page->group_at;
+  uint32_t at = (uint32_t)page->group_at;
   HD_ASSERT(page->fresh > at); /* a page becomes CURRENT to be claimed from at once */
   if (page->credit > page->capacity) return 0;
   if (class->pause != 0) {

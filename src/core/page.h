@@ -39,7 +39,7 @@ static inline uint32_t hdi_page_used(const hd_unit *page) {
 static inline bool hdi_page_has_news(const hd_unit *page) { return hd_load_relaxed(&page->remote_count) != 0; }
 
 /* The group behind the one that the class's slot stands for; the first one, if it stands for none. */
-static inline uint32_t hdi_page_next_group(const hd_unit *page) { return (page->group_at + 64) / 64; }
+static inline uint32_t hdi_page_next_group(const hd_unit *page) { return (uint32_t)((page->group_at + 64) / 64); }
 
 /* Free a block of a page that the heap owns; true when the page's credit ran out. The credit goes down before the byte
  * becomes free, so that a collector that finds all bytes free knows that all credits are counted (gate.h). */

@@ -44,7 +44,7 @@ enum hd_page_state { HD_PAGE_NONE = 0, HD_PAGE_CURRENT, HD_PAGE_FULL, HD_PAGE_PA
 enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_CACHED = 3, HD_BLOCK_SENT = 4, HD_BLOCK_NONE = 0xff };
 
 /* No block is less than 64 behind it, and the group after it is the first one. */
-#define HD_NO_GROUP ((uint32_t) - 64)
+#define HD_NO_GROUP ((uint64_t) - 64)
 
 /* Low bits of the owner word: a page whose free() goes by way of its head and, if it is a thread's, of a magazine; memory of an explicit
  * heap, whose free() takes that heap's lock; a large block of such a heap, which has no map; and memory of hardened mode. The last has
@@ -77,9 +77,8 @@ struct hd_unit {
   uint16_t in_heap;           /* pages: where their class lies in the heap, or its magazine if it has one */
   /* line 1 */
   _Alignas(64) uint32_t credit; /* pages: local frees until something must be done; see page.h */
-  uint32_t rest;              /* FULL: blocks in use beyond credit */
   uint32_t fresh;             /* blocks ever handed out are those below this index */
-  uint32_t group_at;          /* CURRENT: first block of the group that the slot's bits stand for; else HD_NO_GROUP */
+  uint64_t group_at;          /* CURRENT: first block of the group that the slot's bits stand for; else HD_NO_GROUP */
   hd_unit *next, *prev;       /* PARTIAL: the class's list; free runs: their bin */
   uint32_t run_next, run_prev; /* runs of an explicit heap: its list of them, as table index + 1 */
   uint32_t run_units;         /* units of the run; also at the last unit of a free run */
@@ -90,6 +89,7 @@ struct hd_unit {
   _Atomic uint32_t remote_count; /* counted remote frees not yet taken in; bit 31: queued in the owner's inbox */
   uint8_t zeroed;             /* pages: blocks never handed out read as zero */
   _Atomic uint8_t live;       /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
+  uint16_t rest;              /* FULL: blocks in use beyond credit */
   hd_unit *remote_next;       /* link in the owner's inbox */
 };
 

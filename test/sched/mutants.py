@@ -155,7 +155,7 @@ MUTANTS = [
     Mutant("put_back", "a group into which blocks go back is purged by what its slot held", "core/purge.c", [
         ("bool puts_back = heap->held != HD_HOLD_OWN && hdi_page_puts_back(page);", "bool puts_back = false;")]),
     Mutant("put_back", "a block that goes back is no longer counted", "core/alloc.h", [
-        ("    class->zeroed = false;\n", "    class->zeroed = false;\n    unit->credit--;\n")]),
+        ("at);\n  class->zeroed = false;\n", "at);\n  class->zeroed = false;\n  unit->credit--;\n")]),
 ]
 
 

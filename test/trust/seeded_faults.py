@@ -80,9 +80,11 @@ TURNS = [
     Fault("a page is left for the next one though a group behind has blocks", "core/heap.c", "unit.turns",
           "bool last = page->group_at + 64 >= page->capacity;", "bool last = true;"),
     Fault("a block that goes back into the slot counts as clean", "core/alloc.h", "unit.turns",
-          "    class->zeroed = false;\n  } else", "  } else"),
+          "at);\n  class->zeroed = false;\n", "at);\n"),
     Fault("blocks of the group before go back into the slot as well", "core/alloc.h", "unit.turns",
-          "if (at < 64) {", "if (at < 64 || at > UINT32_MAX - 64) {"),
+          "if (at < 64) {", "if (at < 64 || at > UINT64_MAX - 64) {"),
+    Fault("which group a block is of is found by the lower half of its index", "core/alloc.h", "unit.turns",
+          "if (at < 64) {", "if ((uint32_t)at < 64) {"),
     Fault("blocks of a page that was left go back into the slot", "core/heap.c", "unit.turns",
           "  hd_store_owned(&page->state, HD_PAGE_FULL);\n  hd_store_owned(&page->group_at, HD_NO_GROUP);\n",
           "  hd_store_owned(&page->state, HD_PAGE_FULL);\n"),
@@ -440,7 +442,10 @@ ERRORS = [
 MISUSE = [
     Fault("a double free is not looked for", "core/alloc.h", "misuse",
           "  if (HD_UNLIKELY(hd_load_stable(uint8_t, &place.map[place.index]) != HD_BLOCK_LIVE)) {\n    hdi_free_dead(unit, place.index);\n"
-          "    return;\n  }\n", ""),
+          "    return;\n  }\n  HD_NOW(place.index);\n  if (", "  if ("),
+    Fault("a double free is not looked for where malloc takes from", "core/alloc.h", "misuse",
+          "  if (HD_UNLIKELY(hd_load_stable(uint8_t, &place.map[place.index]) != HD_BLOCK_LIVE)) {\n    hdi_free_dead(unit, place.index);\n"
+          "    return;\n  }\n  HD_NOW(place.index);\n  hd_class", "  hd_class"),
     Fault("another thread's double free is not looked for", "core/alloc.c", "misuse",
           "  hd_block_state *state = place.map + place.index;\n  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {\n"
           "    hdi_free_dead(unit, place.index);\n    return;\n  }\n  hd_unit *head = unit->head;\n  /* The cache line",
