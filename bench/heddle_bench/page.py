@@ -27,6 +27,16 @@ def weight(is_subject):
     return ' style="font-weight:600"' if is_subject else ""
 
 
+def is_left(name, x, y, spots, right):
+    """Whether a spot's label stands left of it: at the right edge, or where it would lie on another spot."""
+    width = 13 + 7.2 * len(name)
+
+    def covers(start, end):
+        return any(other != name and start - 8 < at < end + 8 and abs(high - y) < 12 for other, at, high in spots)
+
+    return x > right - 110 or (covers(x, x + width) and not covers(x - width, x))
+
+
 def draw_scatter(results, colors, width=1040, height=460):
     """The geometric means; None when there are too few."""
     points = [(m.name, m.cpu, m.rss) for m in geomean_rows(results) if m.cpu and m.rss]
@@ -37,10 +47,11 @@ def draw_scatter(results, colors, width=1040, height=460):
         f'<circle class="ring" cx="{axes.x(c):.1f}" cy="{axes.y(r):.1f}" r="{9 if n == results.subject else 6}" fill="{colors[n]}"/>'
         for n, c, r in points
     )
-    for side in (False, True):  # labels right of their points, but left of those at the right edge
-        labels = [(axes.y(r), (n, c)) for n, c, r in points if (axes.x(c) > axes.right - 110) == side]
-        for y, (n, c) in spread(labels):
-            at, anchor = (axes.x(c) - 13, "end") if side else (axes.x(c) + 13, "start")
+    spots = [(n, axes.x(c), axes.y(r)) for n, c, r in points]
+    for left in (False, True):
+        labels = [(y, (n, x)) for n, x, y in spots if is_left(n, x, y, spots, axes.right) == left]
+        for y, (n, x) in spread(labels):
+            at, anchor = (x - 13, "end") if left else (x + 13, "start")
             marks += f'<text x="{at:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}"{weight(n == results.subject)}>{text(n)}</text>'
     base = results.baseline
     return axes.frame(f"CPU time, {base} = 1 (left is faster)", f"peak RSS, {base} = 1 (low is smaller)") + marks, width, height

@@ -5,7 +5,7 @@ import json
 import pytest
 from rich.console import Console
 
-from heddle_bench import cli, tables
+from heddle_bench import cli, page, tables
 from heddle_bench.figures import Results, Run
 from heddle_bench.measure import Allocator, BenchError, Sample, find_allocators
 from heddle_bench.suite import Row
@@ -41,6 +41,11 @@ def test_scaling_is_told_against_one_thread():
 def test_scaling_without_one_thread_has_no_ratio():
     line = next(line for line in shown(tables.scaling_table(results_of((2, 8)))).splitlines() if "heddle" in line)
     assert [cell.strip() for cell in line.strip("│ ").split("│")] == ["larson", "heddle", "-", "-"]
+
+
+def test_a_label_does_not_lie_on_another_spot():
+    spots = [("alone", 100, 50), ("first", 100, 200), ("second", 150, 205), ("edge", 950, 300)]
+    assert [name for name, x, y in spots if page.is_left(name, x, y, spots, right=1000)] == ["first", "edge"]
 
 
 def test_an_earlier_run_counts_each_row_once(tmp_path):
