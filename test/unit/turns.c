@@ -292,45 +292,6 @@ static void test_goes_back_into_the_slot(void **state) {
   hd_free(b);
 }
 
-static void misuse(void *p, const char *code) {
-  int before = ts_reports.count;
-  hd_free(p);
-  assert_int_equal(ts_reports.count, before + 1);
-  assert_string_equal(ts_reports.code, code);
-}
-
-/* What is no live block does not, wherever in the last group of the page it lies, or behind that. */
-static void test_misuse_goes_nowhere(void **state) {
-  (void)state;
-  if (hdi_heap_is_empty(hdi_heap_self)) skip();
-  static uint8_t *blocks[BACK_MOST];
-  size_t count = 0;
-  hd_class *its = back_class();
-  do {
-    assert_true(count < BACK_MOST);
-    blocks[count++] = hd_malloc(BACK_BYTES);
-  } while (count < 2 || its->page->group_at != 64);
-  hd_unit *page = its->page;
-  uint8_t *live = blocks[--count], *end = page->base + page->capacity * page->block_bytes;
-  assert_true(page->capacity % 64 != 0 && end < page->base + HD_UNIT_BYTES);
-  assert_int_equal(hd_option_set("onerror", "ignore"), HD_OK);
-  hd_misuse_hook_set(ts_count_report);
-  uint32_t credit = page->credit;
-  uint64_t bits = its->slot.bits;
-  misuse(end, "HD-E02");
-  for (size_t within = 1; within < page->block_bytes; within++) misuse(live + within, "HD-E01");
-  misuse(page->base + (64 + hd_lowest_bit(bits)) * page->block_bytes, "HD-E03");
-  assert_true(its->slot.bits == bits);
-  hd_free(live);
-  bits = its->slot.bits;
-  misuse(live, "HD-E03");
-  assert_true(its->slot.bits == bits);
-  assert_int_equal(page->credit, credit);
-  hd_misuse_hook_set(NULL);
-  hd_option_set("onerror", "abort");
-  while (count > 0) hd_free(blocks[--count]);
-}
-
 /* Blocks of other groups, and of pages that were left, are counted and not taken at once. */
 static void test_goes_back_nowhere_else(void **state) {
   (void)state;
@@ -364,6 +325,45 @@ static void test_goes_back_nowhere_else(void **state) {
   assert_int_equal(page->credit, credit - 1);
   blocks[at] = NULL;
   for (at = 0; at < count; at++) hd_free(blocks[at]);
+}
+
+static void misuse(void *p, const char *code) {
+  int before = ts_reports.count;
+  hd_free(p);
+  assert_int_equal(ts_reports.count, before + 1);
+  assert_string_equal(ts_reports.code, code);
+}
+
+/* What is no live block does not, wherever in the last group of the page it lies, or behind that. */
+static void test_misuse_goes_nowhere(void **state) {
+  (void)state;
+  if (hdi_heap_is_empty(hdi_heap_self)) skip();
+  static uint8_t *blocks[BACK_MOST];
+  size_t count = 0;
+  hd_class *its = back_class();
+  do {
+    assert_true(count < BACK_MOST);
+    blocks[count++] = hd_malloc(BACK_BYTES);
+  } while (its->page->group_at != 64 || its->slot.bits == 0);
+  hd_unit *page = its->page;
+  uint8_t *live = blocks[--count], *end = page->base + page->capacity * page->block_bytes;
+  assert_true(page->capacity % 64 != 0 && end < page->base + HD_UNIT_BYTES);
+  assert_int_equal(hd_option_set("onerror", "ignore"), HD_OK);
+  hd_misuse_hook_set(ts_count_report);
+  uint32_t credit = page->credit;
+  uint64_t bits = its->slot.bits;
+  misuse(end, "HD-E02");
+  for (size_t within = 1; within < page->block_bytes; within++) misuse(live + within, "HD-E01");
+  misuse(page->base + (64 + hd_lowest_bit(bits)) * page->block_bytes, "HD-E03");
+  assert_true(its->slot.bits == bits);
+  hd_free(live);
+  bits = its->slot.bits;
+  misuse(live, "HD-E03");
+  assert_true(its->slot.bits == bits);
+  assert_int_equal(page->credit, credit);
+  hd_misuse_hook_set(NULL);
+  hd_option_set("onerror", "abort");
+  while (count > 0) hd_free(blocks[--count]);
 }
 
 /* Untold frees are counted at last, and blocks that are still free leave the list. */
@@ -445,8 +445,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_pauses, two_pages, end_pages),
       cmocka_unit_test(test_far),
       cmocka_unit_test(test_goes_back_into_the_slot),
-      cmocka_unit_test(test_misuse_goes_nowhere),
       cmocka_unit_test(test_goes_back_nowhere_else),
+      cmocka_unit_test(test_misuse_goes_nowhere),
       cmocka_unit_test(test_same_group_where_others_free),
       cmocka_unit_test(test_more_where_others_free),
   };
