@@ -13,7 +13,7 @@ enum {
   BLOCK_BYTES = BLOCK_UNITS << HD_UNIT_SHIFT,
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
-  HUGE_FIRST_UNITS = 192,  /* but not in the first 12 MiB, of which the last of them might stay empty for the most part, */
+  HUGE_FIRST_UNITS = 192,  /* but not in the first 12 MiB, of which one that is half empty would be too much, */
   HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, without pages that are being filled just now if need be; */
   HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
   LONG_UNITS = 16,         /* a run of 1 MiB or more, which is longer than any page; */
@@ -34,6 +34,7 @@ enum {
   SHORT_BLOCK = 4096       /* a block of this size touches all system pages that it lies in, or nearly */
 };
 
+_Static_assert((int)HUGE_FIRST_UNITS >= (int)HUGE_LOOK_UNITS, "there is as much below as is looked at");
 _Static_assert((int)SHORT_BLOCK <= (int)HD_ONE_UNIT_MAX, "handed_out is for pages of one unit");
 
 /* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */

@@ -43,7 +43,7 @@ enum hd_page_state { HD_PAGE_NONE = 0, HD_PAGE_CURRENT, HD_PAGE_FULL, HD_PAGE_PA
  * its parcels. */
 enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_CACHED = 3, HD_BLOCK_SENT = 4, HD_BLOCK_NONE = 0xff };
 
-/* No block is less than 64 behind it, and the group after it is the first one. */
+/* No index is less than 64 behind it, as those would be of blocks in front of the page, and the group after it is the first one. */
 #define HD_NO_GROUP ((uint64_t) - 64)
 
 /* Low bits of the owner word: a page whose free() goes by way of its head and, if it is a thread's, of a magazine; memory of an explicit

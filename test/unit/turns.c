@@ -334,7 +334,7 @@ static void misuse(void *p, const char *code) {
   assert_string_equal(ts_reports.code, code);
 }
 
-/* What is no live block does not, wherever in the last group of the page it lies, or behind that. */
+/* What is no live block goes nowhere, though it lies in the claimed group, or right behind the last block of it. */
 static void test_misuse_goes_nowhere(void **state) {
   (void)state;
   if (hdi_heap_is_empty(hdi_heap_self)) skip();
