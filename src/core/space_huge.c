@@ -197,12 +197,12 @@ static size_t resident(const hd_space *space, size_t from, size_t to) {
 /* How many units below this one count. The more there are, the fewer have to be left out. */
 static size_t depth(size_t below) { return hd_min(below, hd_min(hd_max(HUGE_DEEP_UNITS, below / DEEP_SHARE), DEEPEST_UNITS)); }
 
-/* From below downwards, until so many units have told. */
-static evidence look_below(const hd_space *space, size_t below, size_t units, enum whom whom) {
+/* From below downwards, until enough units have told. */
+static evidence look_below(const hd_space *space, size_t below, enum whom whom) {
   evidence seen = {0, 0, 0};
   size_t last = below - depth(below);
   size_t at = below, end = below; /* [at, end): a stretch to ask the system about */
-  while (at > last && seen.units < units) {
+  while (at > last && seen.units < HUGE_LOOK_UNITS) {
     enum witness witness = witness_of(space, --at, whom);
     seen.units += witness > NOBODY_YET;
     seen.open_units += witness == NOBODY_YET;
@@ -215,11 +215,10 @@ static evidence look_below(const hd_space *space, size_t below, size_t units, en
   return seen;
 }
 
-/* Whether that much evidence, of the units that were looked for, is proof. There may be no more open pages than others: else the next
- * ones will be like them. */
-static bool proves(evidence seen, size_t units, enum whom whom) {
+/* Whether that much evidence is proof. There may be no more open pages than others: else the next ones will be like them. */
+static bool proves(evidence seen, enum whom whom) {
   bool run = is_for_run(whom);
-  size_t least = units / (run ? LEAST_OF_RUN : LEAST_OF_UNIT), lack = seen.units / (run ? LACK_OF_RUN : LACK_OF_UNIT);
+  size_t least = HUGE_LOOK_UNITS / (run ? LEAST_OF_RUN : LEAST_OF_UNIT), lack = seen.units / (run ? LACK_OF_RUN : LACK_OF_UNIT);
   return seen.units >= hd_max(least, seen.open_units) && seen.bytes >> HD_UNIT_SHIFT >= seen.units - lack;
 }
 
@@ -228,13 +227,12 @@ static bool proves(evidence seen, size_t units, enum whom whom) {
  * lie on top, and the proof lies deeper. */
 static bool is_dense_below(const hd_space *space, size_t first, size_t next) {
   enum whom whom = next > 1 ? EVERYBODY : PAGES;
-  size_t units = HUGE_LOOK_UNITS;
-  evidence seen = look_below(space, first, units, whom);
-  if (proves(seen, units, whom)) return true;
-  if (next >= LONG_UNITS && proves(look_below(space, first, units, RUNS), units, RUNS)) return true;
-  if (whom == PAGES && proves(look_below(space, first, units, PAGES_NOT_OPEN), units, PAGES_NOT_OPEN)) return true;
-  if (seen.bytes >> HD_UNIT_SHIFT < units / 4 || first < HUGE_DEEP_UNITS) return false;
-  return proves(look_below(space, first - HUGE_DEEP_UNITS + units, units, whom), units, whom);
+  evidence seen = look_below(space, first, whom);
+  if (proves(seen, whom)) return true;
+  if (next >= LONG_UNITS && proves(look_below(space, first, RUNS), RUNS)) return true;
+  if (whom == PAGES && proves(look_below(space, first, PAGES_NOT_OPEN), PAGES_NOT_OPEN)) return true;
+  if (seen.bytes >> HD_UNIT_SHIFT < HUGE_LOOK_UNITS / 4 || first < HUGE_DEEP_UNITS) return false;
+  return proves(look_below(space, first - HUGE_DEEP_UNITS + HUGE_LOOK_UNITS, whom), whom);
 }
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
