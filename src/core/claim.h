@@ -143,6 +143,11 @@ static inline bool hdi_claim_from(hd_unit *page, hd_class *class, uint32_t from)
   return hdi_claim_bits(page, class, group, bits, count);
 }
 
+/* Whether a page's blocks that were never handed out wait, because the class has a page without such blocks in its list, which ends with
+ * those that have some (decision 32). Pages of few blocks run empty more often than they fill up, so theirs don't wait; nor do those of a
+ * page that was just made. In heap.c. */
+bool hdi_claim_waits(const hd_unit *page, const hd_class *class);
+
 static inline bool hdi_claim_virgin(hd_unit *page, hd_class *class) {
   if (page->fresh == page->capacity) return false;
   uint32_t group = page->fresh / 64;
@@ -186,7 +191,7 @@ static inline bool hdi_claim_next(hd_unit *page, hd_class *class) {
   /* At the end of the touched part: once more from its start if enough of it is free, else on into virgin blocks. */
   bool again = hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page));
   if (again && hdi_claim_from(page, class, 0)) return true;
-  return hdi_claim_untold(page, class) || hdi_claim_virgin(page, class);
+  return hdi_claim_untold(page, class) || (!hdi_claim_waits(page, class) && hdi_claim_virgin(page, class));
 }
 
 /* The bits of a class's slot, and if it has none, of its group claimed once more; 0: hdi_heap_refill has to go on. back: what the thread

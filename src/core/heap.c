@@ -153,17 +153,22 @@ void hdi_heap_give_all(hd_heap *heap) {
 
 /* ---- lists of partly used pages ---------------------------------------------------------------------------------- */
 
-static void link_first(hd_class *class, hd_unit *page) {
-  page->prev = NULL;
-  page->next = class->first;
-  if (page->next != NULL) page->next->prev = page;
-  class->first = page;
+/* The first one's prev is the last one. */
+
+static void link_page(hd_class *class, hd_unit *page, bool last) {
+  hd_unit *first = class->first;
+  page->prev = first != NULL ? first->prev : page;
+  page->next = last ? NULL : first;
+  if (last && first != NULL) page->prev->next = page;
+  else class->first = page;
+  if (first != NULL) first->prev = page;
 }
 
 static void unlink_page(hd_class *class, hd_unit *page) {
-  if (page->next != NULL) page->next->prev = page->prev;
-  if (page->prev != NULL) page->prev->next = page->next;
-  else class->first = page->next;
+  hd_unit *behind = page->next != NULL ? page->next : class->first;
+  behind->prev = page->prev;
+  if (class->first == page) class->first = page->next;
+  else page->prev->next = page->next;
 }
 
 /* ---- the life of a page ------------------------------------------------------------------------------------------ */
@@ -176,13 +181,14 @@ void hdi_heap_release(hd_heap *heap, hd_unit *page) {
   hdi_heap_give_run(heap, page, units, true);
 }
 
-/* First in the list, whoever freed: pages near to full fill up again, and those that wait behind them run empty and go back. */
+/* First in the list, whoever freed: pages near to full fill up again, and those that wait behind them run empty and go back. Last are those
+ * with blocks that were never handed out. */
 static void make_partial(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   hd_store_owned(&page->credit, hdi_page_used(page));
   hd_store_owned(&page->state, HD_PAGE_PARTIAL);
   hd_store_owned(&page->group_at, HD_NO_GROUP);
-  link_first(class, page);
+  link_page(class, page, page->fresh < page->capacity);
 }
 
 /* A page without enough free blocks leaves the slot. It comes back when an eighth of it is free. */
@@ -289,6 +295,12 @@ uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64
     if (*bits != 0) return group;
   }
   return to;
+}
+
+__attribute__((noinline)) bool hdi_claim_waits(const hd_unit *page, const hd_class *class) {
+  const hd_unit *next = class->first;
+  bool some = page->fresh > 0 && page->fresh < page->capacity && page->capacity >= 64;
+  return some && next != NULL && next->fresh == next->capacity;
 }
 
 static bool claim(hd_heap *heap, unsigned class_index) {
@@ -479,22 +491,30 @@ static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class
   return page;
 }
 
-/* Whether a page that was touched all over has no free block behind the group that was claimed last, and too few before it. */
+/* Whether a page has no touched free block behind the group that was claimed last, and too few before it. */
 static bool is_used_up(const hd_unit *page, const hd_class *class) {
   if (page->credit > page->capacity) return true;
-  bool last = page->group_at + 64 >= page->capacity;
-  return last && !hdi_claim_pays(page, class, (int64_t)page->capacity - hdi_page_used(page));
+  bool last = page->group_at + 64 >= page->fresh;
+  return last && !hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page));
+}
+
+/* A CURRENT page of which nothing can be claimed is used up, or the rest of it waits behind the class's other pages. */
+static void leave_page(hd_heap *heap, hd_class *class, hd_unit *page) {
+  class->page = NULL;
+  if (page->credit <= page->capacity && hdi_claim_waits(page, class)) make_partial(heap, page);
+  else make_full(page);
 }
 
 /* The first of the partly used pages takes the place of one that is used up, where no other thread has told of anything: what most refills
  * come to in a heap with many pages (decision 29). false: nothing is claimed, and there may be more to see to, or only virgin blocks. */
 static bool turn_page(hd_heap *heap, hd_class *class) {
   hd_unit *page = class->page, *next = class->first;
-  if (page == NULL || next == NULL || class->told || class->extend || page->fresh != page->capacity) return false;
+  if (page == NULL || next == NULL || class->told || class->extend) return false;
+  if (page->fresh != page->capacity && !hdi_claim_waits(page, class)) return false;
   if (hdi_page_has_news(page) || hdi_page_has_news(next)) return false;
   if (hdi_remote_has_mail(heap) || hd_load_relaxed(&heap->arrived) != NULL) return false;
   if (!is_used_up(page, class)) return false;
-  make_full(page);
+  leave_page(heap, class, page);
   unlink_page(class, next);
   make_current(class, next);
   return hdi_claim_from(next, class, 0);
@@ -505,8 +525,7 @@ bool hdi_heap_refill(hd_heap *heap, unsigned class_index) {
   if (turn_page(heap, class)) return true;
   if (class->page != NULL) {
     if (HD_LIKELY(claim(heap, class_index))) return true;
-    make_full(class->page);
-    class->page = NULL;
+    leave_page(heap, class, class->page);
   }
   hdi_remote_drain(heap);
   while (class->first != NULL) {
@@ -514,8 +533,7 @@ bool hdi_heap_refill(hd_heap *heap, unsigned class_index) {
     unlink_page(class, page);
     make_current(class, page);
     if (claim(heap, class_index)) return true;
-    make_full(page);
-    class->page = NULL;
+    leave_page(heap, class, page);
   }
   hd_unit *page = new_page(heap, class_index);
   if (page == NULL) return false;

@@ -6,12 +6,13 @@
  *   CURRENT   the class takes its blocks from here; credit = 1 + blocks claimed or live, as far as the owner knows: frees of
  *             its blocks never bring it to 0
  *   FULL      no (or too few) free blocks; credit = local frees until it is worth a look again, rest = blocks beyond
- *   PARTIAL   in the class's list; credit = blocks live; at 0 the page is released
+ *   PARTIAL   in the class's list, which ends with pages that have blocks never handed out; credit = blocks live; at 0 the page is
+ *             released
  *
  * so that one decrement in free() serves all three; what goes back into the slot stays claimed, and needs none. Remote frees write the
  * byte only; their count reaches credit later (remote.c), so credit never says fewer than are live.
  * A claim turns a group of 64 bytes into a word of bits. Blocks never handed out come last, so that untouched memory stays
- * untouched while enough of the touched part is free (claim.h).
+ * untouched while enough of the touched part is free (claim.h), and while other pages of the class have some (decision 32).
  * Who may call: the owner inside its gate, or a collector that stopped it.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_PAGE_H

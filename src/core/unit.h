@@ -79,7 +79,7 @@ struct hd_unit {
   _Alignas(64) uint32_t credit; /* pages: local frees until something must be done; see page.h */
   uint32_t fresh;             /* blocks ever handed out are those below this index */
   uint64_t group_at;          /* CURRENT: first block of the group that the slot's bits stand for; else HD_NO_GROUP */
-  hd_unit *next, *prev;       /* PARTIAL: the class's list; free runs: their bin */
+  hd_unit *next, *prev;       /* PARTIAL: the class's list, the first one's prev is its end; free runs: their bin */
   uint32_t run_next, run_prev; /* runs of an explicit heap: its list of them, as table index + 1 */
   uint32_t run_units;         /* units of the run; also at the last unit of a free run */
   union {

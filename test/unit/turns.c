@@ -186,14 +186,115 @@ static void test_only_virgin_blocks_there(void **state) {
   assert_int_equal(current->state, HD_PAGE_FULL);
 }
 
-/* A page's last virgin blocks, before the page is left. */
-static void test_virgin_blocks_first(void **state) {
+/* A page's virgin blocks wait behind what was freed in another one, and nothing of either is lost. */
+static void test_virgin_blocks_wait(void **state) {
   (void)state;
   fill_third(PER_PAGE - 16);
   hd_unit *page = class->page;
-  assert_int_equal(page->group_at, LAST_GROUP * 64);
+  for (size_t i = 0; i < EIGHTH; i++) assert_ptr_equal(hdi_space_find(take()), left);
+  assert_int_equal(page->state, HD_PAGE_PARTIAL);
+  assert_int_equal(page->group_at, HD_NO_GROUP);
+  assert_int_equal(hdi_page_used(page), PER_PAGE - 16);
+  assert_int_equal(page->fresh, PER_PAGE - 16);
+  for (size_t i = 0; i < 16; i++) assert_ptr_equal(hdi_space_find(take()), page);
+  assert_int_equal(page->fresh, PER_PAGE);
+  assert_int_equal(class->page_count, 3);
+}
+
+/* Also where others free, and their mail is looked through first. */
+static void test_virgin_blocks_wait_for_mail(void **state) {
+  (void)state;
+  fill_third(PER_PAGE - 16);
+  class->told = true;
+  assert_ptr_equal(take(), first[EIGHTH]);
+  assert_false(class->told);
+}
+
+/* What waits has been begun, and is long enough. */
+static void test_what_waits(void **state) {
+  (void)state;
+  hd_unit page = {.capacity = PER_PAGE, .fresh = 1};
+  assert_true(hdi_claim_waits(&page, class));
+  page.fresh = 0;
+  assert_false(hdi_claim_waits(&page, class));
+  page.fresh = PER_PAGE;
+  assert_false(hdi_claim_waits(&page, class));
+}
+
+/* The page stands behind all that have none, also those that come later, and each of them may leave the list. */
+static void test_waits_as_the_last(void **state) {
+  (void)state;
+  fill_third(PER_PAGE - 16);
+  hd_unit *page = class->page;
+  free_some(second, 0, EIGHTH);
+  assert_ptr_equal(take(), second[0]);
+  assert_ptr_equal(class->first, left);
+  assert_ptr_equal(left->next, page);
+  assert_null(page->next);
+  for (size_t i = 1; i < EIGHTH; i++) assert_ptr_equal(hdi_space_find(take()), current);
+  assert_ptr_equal(take(), first[EIGHTH]); /* the list is the page alone */
+  free_some(second, EIGHTH, 2 * EIGHTH);
+  assert_ptr_equal(class->first, current);
+  assert_ptr_equal(current->next, page);
+  free_some(second, 2 * EIGHTH, PER_PAGE); /* all but those that were taken again, which are the first ones */
+  free_some(second, 0, EIGHTH);
+  assert_ptr_equal(class->first, page); /* current is released */
+  assert_int_equal(class->page_count, 2);
+  assert_ptr_equal(page->prev, page);
+}
+
+/* The last of three may leave, and the one in the middle. */
+static void test_out_of_the_list(void **state) {
+  (void)state;
+  fill_third(PER_PAGE - 16);
+  hd_unit *page = class->page;
+  free_some(second, 0, EIGHTH);
+  assert_ptr_equal(take(), second[0]); /* its page is behind the slot; the list is left, page */
+  free_some(first, 2 * EIGHTH, PER_PAGE);
+  assert_ptr_equal(class->first, left);
+  assert_ptr_equal(left->prev, page);
+  for (size_t i = 0; i < EIGHTH; i++) hdi_free_local(left, &left->map[i]); /* those that fill_third took in their places */
+  hdi_heap_settle(heap, left);
+  assert_ptr_equal(class->first, page);
+  assert_ptr_equal(page->prev, page);
+  assert_null(page->next);
+}
+
+/* A page that has virgin blocks itself is no reason to wait. */
+static void test_two_with_virgin_blocks(void **state) {
+  (void)state;
+  fill_third(PER_PAGE - 16);
+  hd_unit *page = class->page;
+  left->fresh = PER_PAGE - 1;
   assert_ptr_equal(hdi_space_find(take()), page);
   assert_int_equal(page->fresh, PER_PAGE);
+}
+
+/* Nothing waits of a page that is in use as a whole, as far as its owner knows. */
+static void test_used_up_with_virgin_blocks(void **state) {
+  (void)state;
+  fill_third(PER_PAGE - 16);
+  hd_unit *page = class->page;
+  hd_store_owned(&page->credit, PER_PAGE + 1);
+  assert_ptr_equal(take(), first[EIGHTH]);
+  assert_int_equal(page->state, HD_PAGE_FULL);
+  assert_null(class->first);
+}
+
+/* Pages of few blocks take their own first. */
+static void test_few_blocks_do_not_wait(void **state) {
+  (void)state;
+  enum { FEW_BYTES = 2048, FEW = HD_UNIT_BYTES / FEW_BYTES };
+  void *blocks[FEW];
+  hd_class *few = &heap->class[hdi_sizeclass_of(FEW_BYTES)];
+  for (size_t i = 0; i < FEW; i++) assert_non_null(blocks[i] = hd_heap_malloc(heap, FEW_BYTES));
+  assert_non_null(hd_heap_malloc(heap, FEW_BYTES));
+  while (few->slot.bits != 0) assert_non_null(hd_heap_malloc(heap, FEW_BYTES));
+  hd_unit *page = few->page;
+  assert_true(page->fresh < FEW);
+  free_some(blocks, 0, FEW / 2);
+  assert_ptr_equal(few->first, hdi_space_find(blocks[0]));
+  assert_ptr_equal(hdi_space_find(hd_heap_malloc(heap, FEW_BYTES)), page);
 }
 
 /* A class that wants more than it has gets it of its own page, if there is any left in it. */
@@ -440,7 +541,14 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_mail_first, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_parcels_first, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_only_virgin_blocks_there, two_pages, end_pages),
-      cmocka_unit_test_setup_teardown(test_virgin_blocks_first, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_virgin_blocks_wait, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_virgin_blocks_wait_for_mail, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_what_waits, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_waits_as_the_last, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_out_of_the_list, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_two_with_virgin_blocks, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_used_up_with_virgin_blocks, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_few_blocks_do_not_wait, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_none_left_to_extend, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_pauses, two_pages, end_pages),
       cmocka_unit_test(test_far),
