@@ -154,7 +154,6 @@ void hdi_heap_give_all(hd_heap *heap) {
 /* ---- lists of partly used pages ---------------------------------------------------------------------------------- */
 
 /* The first one's prev is the last one. */
-
 static void link_page(hd_class *class, hd_unit *page, bool last) {
   hd_unit *first = class->first;
   page->prev = first != NULL ? first->prev : page;
@@ -498,10 +497,11 @@ static bool is_used_up(const hd_unit *page, const hd_class *class) {
   return last && !hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page));
 }
 
-/* A CURRENT page of which nothing can be claimed is used up, or the rest of it waits behind the class's other pages. */
+/* A CURRENT page of which nothing can be claimed is used up. Or it still has blocks that were never handed out: if it is not all in use, as
+ * far as the owner knows, nothing but its having to wait has kept the claim from those. */
 static void leave_page(hd_heap *heap, hd_class *class, hd_unit *page) {
   class->page = NULL;
-  if (page->credit <= page->capacity && hdi_claim_waits(page, class)) make_partial(heap, page);
+  if (page->credit <= page->capacity && page->fresh < page->capacity) make_partial(heap, page);
   else make_full(page);
 }
 

@@ -221,7 +221,7 @@ static void test_what_waits(void **state) {
   assert_false(hdi_claim_waits(&page, class));
 }
 
-/* The page stands behind all that have none, also those that come later, and each of them may leave the list. */
+/* The page stands behind all that have none, also those that come later. */
 static void test_waits_as_the_last(void **state) {
   (void)state;
   fill_third(PER_PAGE - 16);
@@ -243,7 +243,7 @@ static void test_waits_as_the_last(void **state) {
   assert_ptr_equal(page->prev, page);
 }
 
-/* The last of three may leave, and the one in the middle. */
+/* When the first of two leaves, the other one is first and last. */
 static void test_out_of_the_list(void **state) {
   (void)state;
   fill_third(PER_PAGE - 16);
