@@ -318,6 +318,22 @@ static void refused_step(void) {
   use();
 }
 
+/* From the start on there is room for a unit and never for a whole step: the table of units grows in place, within its page at first. */
+static void unit_by_unit(void) {
+  enum { UNITS = 40 };
+  refuse.claim = 1;
+  hd_free(hd_malloc(1));
+  size_t first = hd_load_acquire(&hdi_space.committed);
+  TS_CHECK(first < HD_COMMIT_UNITS, "%zu units at the start", first);
+  for (size_t have = first; have < first + UNITS; have++) {
+    refuse.claim = 1;
+    TS_CHECK(hdi_space_grow(&hdi_space, have + 1) == HD_CLAIM_DONE && refuse.claim == 0, "a unit more than %zu", have);
+    TS_CHECK(hd_load_acquire(&hdi_space.committed) == have + 1, "no more than that one");
+    TS_CHECK(hdi_space.table_units > have && hdi_space.table_units <= 2 * (have + 1), "a table of %zu for %zu", hdi_space.table_units, have + 1);
+  }
+  use();
+}
+
 static void refused_beside_others(void) {
   int refused = 0;
   hd_free(hd_malloc(1));
@@ -537,7 +553,8 @@ static const struct system systems[] = {
     {"no_reserve_in_fork", no_reserve_in_fork}, {"passthrough", passthrough}, {"no_store", no_store}, {"short_store", short_store},
     {"common_file", common_file}, {"empty_file", empty_file}, {"odd_environment", odd_environment}, {"no_environment", no_environment},
     {"nothing_behind", nothing_behind}, {"busy_start", busy_start}, {"many_moves", many_moves},
-    {"reserved_then_refused", reserved_then_refused}, {"refused_step", refused_step}, {"refused_beside_others", refused_beside_others},
+    {"reserved_then_refused", reserved_then_refused}, {"refused_step", refused_step}, {"unit_by_unit", unit_by_unit},
+    {"refused_beside_others", refused_beside_others},
     {"idle_helper", idle_helper}, {"little_memory", little_memory}, {"much_memory", much_memory},
     {"few_looks", few_looks},
 };

@@ -238,8 +238,7 @@ static void *adopt_rest(void *heaps) {
   return NULL;
 }
 
-static void test_half_adopted_at_fork(void **state) {
-  (void)state;
+static void half_adopted_at_fork(void (*before_fork)(void), void (*in_child_first)(void)) {
   pthread_t thread;
   size_t heaps = 0;
   use_all();
@@ -249,8 +248,11 @@ static void test_half_adopted_at_fork(void **state) {
   atomic_store(&may_end, false);
   assert_int_equal(pthread_create(&thread, NULL, stand_still, NULL), 0);
   while (!atomic_load(&stands)) usleep(1000);
+  before_fork();
   heaps = heaps_ever();
+  early_in_child = in_child_first;
   pid_t child = fork_with(leave_halfway);
+  early_in_child = NULL;
   if (child == 0) {
     if (hd_load_relaxed(&halfway->stopped) != 0) _exit(2);
     pthread_create(&thread, NULL, adopt_rest, &heaps);
@@ -262,6 +264,30 @@ static void test_half_adopted_at_fork(void **state) {
   atomic_store(&may_end, true);
   pthread_join(thread, NULL);
   assert_child_is_well(child);
+}
+
+static void test_half_adopted_at_fork(void **state) {
+  (void)state;
+  half_adopted_at_fork(use_all, NULL);
+}
+
+/* Two heaps are on the list then, and another library's handler has a thread that takes one of them and leaves it, before ours looks. */
+static void *use_heap_beside_another(void *unused) {
+  hd_free(hd_malloc(100));
+  use_all();
+  return unused;
+}
+
+static void leave_two(void) {
+  pthread_t thread;
+  size_t before = orphans();
+  if (pthread_create(&thread, NULL, use_heap_beside_another, NULL) == 0) pthread_join(thread, NULL);
+  assert_in_range(orphans(), 2, before + 2);
+}
+
+static void test_half_adopted_among_others(void **state) {
+  (void)state;
+  half_adopted_at_fork(leave_two, use_all);
 }
 
 /* ---- threads at their end -------------------------------------------------------------------------------------------- */
@@ -348,6 +374,7 @@ int main(void) {
       cmocka_unit_test(test_heaps_during_forks),
       cmocka_unit_test(test_many_heaps_in_one_fork),
       cmocka_unit_test(test_half_adopted_at_fork),
+      cmocka_unit_test(test_half_adopted_among_others),
       cmocka_unit_test(test_growth_in_a_new_child),
       cmocka_unit_test(test_late_frees),
       cmocka_unit_test(test_consumer),
