@@ -260,6 +260,48 @@ static void test_out_of_the_list(void **state) {
   assert_null(page->next);
 }
 
+/* A class's list, from first to last and back; as many pages as it should have. */
+static void check_list(const hd_class *of, size_t count) {
+  const hd_unit *last = NULL;
+  for (const hd_unit *page = of->first; page != NULL; page = page->next) {
+    if (last != NULL) assert_ptr_equal(page->prev, last);
+    last = page;
+    assert_true(count-- > 0);
+  }
+  assert_int_equal(count, 0);
+  if (last != NULL) assert_ptr_equal(of->first->prev, last);
+}
+
+/* Four pages leave the list in each of the 24 orders. */
+static void test_out_of_the_list_in_any_order(void **state) {
+  enum { PAGES = 4, ORDERS = 24 };
+  static void *blocks[PAGES][PER_PAGE];
+  (void)state;
+  for (unsigned order = 0; order < ORDERS; order++) {
+    hd_heap *own = hd_heap_create(NULL);
+    size_t left_in_list[PAGES], rest = order;
+    for (size_t i = 0; i < PAGES; i++) {
+      left_in_list[i] = i;
+      for (size_t at = 0; at < PER_PAGE; at++) assert_non_null(blocks[i][at] = hd_heap_malloc(own, BLOCK_BYTES));
+    }
+    assert_non_null(hd_heap_malloc(own, BLOCK_BYTES)); /* the current page's, so that none of the four is */
+    hd_class *its = &own->class[hdi_sizeclass_of(BLOCK_BYTES)];
+    for (size_t i = 0; i < PAGES; i++) {
+      free_some(blocks[i], 0, EIGHTH);
+      check_list(its, i + 1);
+    }
+    for (size_t count = PAGES; count > 0; count--) {
+      size_t chosen = rest % count;
+      rest /= count;
+      free_some(blocks[left_in_list[chosen]], EIGHTH, PER_PAGE);
+      left_in_list[chosen] = left_in_list[count - 1];
+      check_list(its, count - 1);
+      assert_int_equal(its->page_count, count); /* with the current one */
+    }
+    hd_heap_destroy(own);
+  }
+}
+
 /* A page that has virgin blocks itself is no reason to wait. */
 static void test_two_with_virgin_blocks(void **state) {
   (void)state;
@@ -338,6 +380,8 @@ static bool is_far(void) {
 /* A heap is far from 2 MiB in pages on, whatever else the process has, and until it has less than 512 KiB. */
 static void test_far(void **state) {
   (void)state;
+  hd_free(hd_malloc(1)); /* the thread has a heap from here on */
+  if (hdi_heap_is_empty(hdi_heap_self)) skip(); /* hardened mode has its own pages */
   enum { BLOCKS = 4 * 1024 * 1024 / BLOCK_BYTES };
   static void *held[BLOCKS];
   void *large = hd_malloc((size_t)32 << 20), *of_16 = hd_malloc(16); /* whose page is there before is_far counts */
@@ -557,6 +601,7 @@ int main(void) {
       cmocka_unit_test(test_misuse_goes_nowhere),
       cmocka_unit_test(test_same_group_where_others_free),
       cmocka_unit_test(test_more_where_others_free),
+      cmocka_unit_test(test_out_of_the_list_in_any_order), /* last: it leaves old memory, which is claimed by larger pieces */
   };
   return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
 }
