@@ -329,7 +329,8 @@ static void unit_by_unit(void) {
     refuse.claim = 1;
     TS_CHECK(hdi_space_grow(&hdi_space, have + 1) == HD_CLAIM_DONE && refuse.claim == 0, "a unit more than %zu", have);
     TS_CHECK(hd_load_acquire(&hdi_space.committed) == have + 1, "no more than that one");
-    TS_CHECK(hdi_space.table_units > have && hdi_space.table_units <= 2 * (have + 1), "a table of %zu for %zu", hdi_space.table_units, have + 1);
+    size_t table = hdi_space.table_units;
+    TS_CHECK(table > have && table <= 2 * (have + 1), "a table of %zu for %zu", table, have + 1);
   }
   use();
 }
