@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Dict, List, Optional, Sequence, Tuple
 
 from .errors import HeddleError
-from .library import check_preloadable, find_heddle, find_in_system
+from .libraries import check_preloadable, find_heddle, find_in_system
 
 SYSTEM = "system"
 HEDDLE = "heddle"

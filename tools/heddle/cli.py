@@ -12,7 +12,7 @@ from .compare_command import compare
 from .demo_command import demo
 from .errors import EXIT_UNUSABLE, HeddleError
 from .info_commands import allocators, doctor
-from .library import preload_value, read_library, require_heddle
+from .libraries import preload_value, read_library, require_heddle
 from .options import parse_setting, with_settings
 from .shared_options import PROGRAM_SETTINGS, heddle_options, program_arguments
 from .target import resolve_target

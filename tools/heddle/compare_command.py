@@ -17,7 +17,7 @@ from .allocators import HEDDLE, Allocator, find_allocators, select
 from .comparison import Comparison, results_differ, run_rounds, settle_unseen
 from .errors import EXIT_DIFFERENT, EXIT_UNUSABLE, HeddleError
 from .idle import build_shim
-from .library import read_library
+from .libraries import read_library
 from .measure import Plan
 from .options import parse_setting, with_settings
 from .shared_options import PROGRAM_SETTINGS, choice_options, heddle_options, program_arguments, report_options

@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from . import stats
 from .allocators import Allocator
-from .library import loader_accepts
+from .libraries import loader_accepts
 from .measure import Plan, Run, run_once
 
 

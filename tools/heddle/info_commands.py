@@ -17,7 +17,7 @@ from rich.text import Text
 from . import report_text
 from .allocators import HEDDLE, find_allocators, missing_allocators, version_of
 from .errors import EXIT_DIFFERENT, EXIT_UNUSABLE, HeddleError
-from .library import find_heddle, preload_value, read_library
+from .libraries import find_heddle, preload_value, read_library
 from .options import with_settings
 from .shared_options import PROGRAM_SETTINGS, program_arguments
 from .target import Target, resolve_target

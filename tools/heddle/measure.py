@@ -19,7 +19,7 @@ from typing import BinaryIO, Dict, List, Optional
 from . import launch, proc
 from .allocators import Allocator
 from .idle import IdleGate
-from .library import preload_value
+from .libraries import preload_value
 from .target import Target
 
 SAMPLE_SECONDS = 0.020

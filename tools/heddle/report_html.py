@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional
 
 from . import svg, wording
 from .comparison import METRICS, Metric
-from .library import PACKAGE_DIRECTORY
+from .libraries import PACKAGE_DIRECTORY
 from .stats import Estimate
 
 # The first two keep their colours in every report: grey for the system, the accent for Heddle.

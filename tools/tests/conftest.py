@@ -103,7 +103,7 @@ def churner(compile_c):
 
 @pytest.fixture(scope="session")
 def heddle_library():
-    from heddle.library import find_heddle
+    from heddle.libraries import find_heddle
     path = find_heddle()
     if path is None:
         pytest.skip("libheddle.so.1 is not built")

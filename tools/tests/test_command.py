@@ -14,7 +14,7 @@ from heddle.demo import WORKLOADS
 from heddle.demo_command import rounds_within
 from heddle.errors import HeddleError
 from heddle.info_commands import parse_bindings
-from heddle.library import loader_accepts
+from heddle.libraries import loader_accepts
 
 
 def figures(done):

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from heddle.errors import HeddleError
-from heddle.library import preload_value
+from heddle.libraries import preload_value
 from heddle.options import merge_settings, parse_setting, with_settings
 
 keys = st.from_regex(r"[a-z][a-z0-9-]{0,12}", fullmatch=True)
