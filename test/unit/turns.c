@@ -45,12 +45,17 @@ static void free_elsewhere(hd_unit *page, size_t from, size_t to) {
   hd_store_relaxed(&page->remote_count, (uint32_t)(to - from));
 }
 
-/* Two pages that are full; of the first one an eighth is free again. */
-static int two_pages(void **state) {
+static int no_page(void **state) {
   (void)state;
   heap = hd_heap_create(NULL);
   if (heap == NULL) return -1;
   class = &heap->class[hdi_sizeclass_of(BLOCK_BYTES)];
+  return 0;
+}
+
+/* Two pages that are full; of the first one an eighth is free again. */
+static int two_pages(void **state) {
+  if (no_page(state) != 0) return -1;
   for (size_t i = 0; i < PER_PAGE; i++) first[i] = take();
   for (size_t i = 0; i < PER_PAGE; i++) second[i] = take();
   left = hdi_space_find(first[0]);
@@ -260,45 +265,43 @@ static void test_out_of_the_list(void **state) {
   assert_null(page->next);
 }
 
-/* A class's list, from first to last and back; as many pages as it should have. */
-static void check_list(const hd_class *of, size_t count) {
+/* The class's list, from first to last and back; as many pages as it should have. */
+static void check_list(size_t count) {
   const hd_unit *last = NULL;
-  for (const hd_unit *page = of->first; page != NULL; page = page->next) {
+  for (const hd_unit *page = class->first; page != NULL; page = page->next) {
     if (last != NULL) assert_ptr_equal(page->prev, last);
     last = page;
     assert_true(count-- > 0);
   }
   assert_int_equal(count, 0);
-  if (last != NULL) assert_ptr_equal(of->first->prev, last);
+  if (last != NULL) assert_ptr_equal(class->first->prev, last);
 }
 
 /* Four pages leave the list in each of the 24 orders. */
 static void test_out_of_the_list_in_any_order(void **state) {
   enum { PAGES = 4, ORDERS = 24 };
   static void *blocks[PAGES][PER_PAGE];
-  (void)state;
   for (unsigned order = 0; order < ORDERS; order++) {
-    hd_heap *own = hd_heap_create(NULL);
+    assert_int_equal(no_page(state), 0);
     size_t left_in_list[PAGES], rest = order;
     for (size_t i = 0; i < PAGES; i++) {
       left_in_list[i] = i;
-      for (size_t at = 0; at < PER_PAGE; at++) assert_non_null(blocks[i][at] = hd_heap_malloc(own, BLOCK_BYTES));
+      for (size_t at = 0; at < PER_PAGE; at++) blocks[i][at] = take();
     }
-    assert_non_null(hd_heap_malloc(own, BLOCK_BYTES)); /* the current page's, so that none of the four is */
-    hd_class *its = &own->class[hdi_sizeclass_of(BLOCK_BYTES)];
+    take(); /* the current page's, so that none of the four is */
     for (size_t i = 0; i < PAGES; i++) {
       free_some(blocks[i], 0, EIGHTH);
-      check_list(its, i + 1);
+      check_list(i + 1);
     }
     for (size_t count = PAGES; count > 0; count--) {
       size_t chosen = rest % count;
       rest /= count;
       free_some(blocks[left_in_list[chosen]], EIGHTH, PER_PAGE);
       left_in_list[chosen] = left_in_list[count - 1];
-      check_list(its, count - 1);
-      assert_int_equal(its->page_count, count); /* with the current one */
+      check_list(count - 1);
+      assert_int_equal(class->page_count, count); /* with the current one */
     }
-    hd_heap_destroy(own);
+    end_pages(state);
   }
 }
 
