@@ -42,7 +42,7 @@ static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fi
   if (HD_LIKELY(from > HD_SMALL_CLASSES)) {
     hdi_parcel_look(heap);
     hd_magazine *magazine = hdi_heap_magazine(heap, from);
-    bool empty = heap->class[from].slot.bits == 0 && magazine->top == magazine->first;
+    bool empty = hdi_slot_bits(&heap->class[from].slot) == 0 && magazine->top == magazine->first;
     if (HD_UNLIKELY(empty && (heap->class[from].spills & 1) != 0)) hdi_heap_deepen(heap, from);
     if (empty && fit == FIT_ANY) *class_index = from = hdi_heap_lender(heap, from);
     magazine = hdi_heap_magazine(heap, from);
@@ -170,9 +170,9 @@ void *hdi_alloc_slow(size_t bytes) {
 
 /* Inside the gate, which it leaves: where the class's page has nothing to claim at once. */
 static __attribute__((noinline)) void *alloc_refilled(hd_heap *heap, hd_class *class, size_t bytes) {
-  uint64_t bits = hdi_heap_refill(heap, (unsigned)(class - heap->class)) ? class->slot.bits : 0;
+  uint64_t bits = hdi_heap_refill(heap, (unsigned)(class - heap->class)) ? hdi_slot_bits(&class->slot) : 0;
   void *p = HD_LIKELY(bits != 0) ? hdi_alloc_take(&class->slot, bits) : NULL;
-  if (!class->zeroed) hdi_claim_fetch(heap, &class->slot);
+  if (!class->zeroed) hdi_claim_fetch(heap, &class->slot, bits & (bits - 1));
   hdi_gate_leave(heap);
   return HD_LIKELY(p != NULL) ? p : hdi_alloc_slow(bytes);
 }
@@ -182,10 +182,10 @@ HOT void *hdi_alloc_claim(size_t bytes, hd_slot *slot) {
   hd_heap *heap = hdi_heap_self;
   hd_class *class = (hd_class *)slot; /* which begins with it */
   if (HD_UNLIKELY(hdi_heap_is_empty(heap) || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
-  uint64_t bits = hdi_claim_here(heap, class, true);
+  uint64_t bits = hdi_claim_here(heap, class);
   if (HD_UNLIKELY(bits == 0)) return alloc_refilled(heap, class, bytes);
   void *p = hdi_alloc_take(slot, bits);
-  hdi_claim_fetch(heap, slot);
+  hdi_claim_fetch(heap, slot, bits & (bits - 1));
   hdi_gate_leave(heap);
   return p;
 }
@@ -208,8 +208,8 @@ static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes, hd_heap
 
 static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *heap) {
   hd_slot *slot = &heap->class[hdi_sizeclass_medium(bytes)].slot;
-  if (HD_UNLIKELY(hd_load_stable(uint64_t, &slot->bits) == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
-  uint64_t bits = slot->bits; /* a collector may have been here since the look above */
+  if (HD_UNLIKELY(hd_load_stable(uint64_t, hdi_slot_word(slot)) == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
+  uint64_t bits = hdi_slot_bits(slot); /* a collector may have been here since the look above */
   if (HD_UNLIKELY(bits == 0)) {
     hdi_gate_leave(heap);
     return hdi_alloc_slow(bytes);
@@ -277,7 +277,7 @@ void *hdi_alloc_zeroed(size_t count, size_t bytes) {
   if (HD_UNLIKELY(total > HD_SMALL_MAX)) return hdi_alloc_zeroed_slow(total);
   hd_heap *heap = hdi_heap_self;
   hd_slot *slot = hdi_alloc_small_slot(heap, total); /* its class begins with it */
-  uint64_t bits = slot->bits;
+  uint64_t bits = hdi_slot_bits(slot);
   if (HD_UNLIKELY(bits == 0)) return hdi_alloc_zeroed_slow(total);
   void *p = hdi_alloc_take(slot, bits);
   total = slot->block_bytes;
@@ -306,7 +306,10 @@ void *hdi_alloc_zeroed_slow(size_t bytes) {
   if (HD_UNLIKELY(heap == NULL)) return alloc_elsewhere(bytes, true);
   if (bytes > HD_MEDIUM_MAX) return alloc_large(heap, bytes, 1, true);
   void *alone = HD_UNLIKELY(heap->lone < HD_LONE_MOST) ? alloc_alone(heap, bytes, true) : NULL;
-  return alone != NULL ? alone : alloc_class(heap, hdi_sizeclass_of(bytes), FIT_ANY, true);
+  if (alone != NULL) return alone;
+  unsigned class_index = hdi_sizeclass_of(bytes);
+  heap->class[class_index].zeroes = true;
+  return alloc_class(heap, class_index, FIT_ANY, true);
 }
 
 /* ---- aligned ----------------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  *
  * malloc: a table in the heap says for each multiple of 16 bytes where the class's slot lies; the lowest bit of the slot's word is the
  * block. free: the middle bits of the address lead to the unit's entry; if this heap owns it and the address is the start of a live block,
- * its byte becomes free, and its bit goes back into the slot if that stands for its group; if not, the page's credit becomes one less.
+ * the page's credit becomes one less, the block's bit is set in the word of its group, and its byte becomes free.
  * Everything else is in alloc.c.
  * The instruction counts are checked by the golden listings in test/golden/.
  * SPDX-License-Identifier: MIT */
@@ -42,24 +42,24 @@ void hdi_free_event(hd_heap *heap, hd_unit *page);
 SLOW void hdi_free_misfit(hd_unit *unit, uint64_t index);
 SLOW void hdi_free_dead(hd_unit *unit, uint64_t index);
 
-/* A block's byte is LIVE before its bit is gone: a collector, which reads in the other order, finds it by one or the other. The fence is
- * no instruction on x86; where a word is narrower than the bits only one half changes. */
-#if defined(__x86_64__) || SIZE_MAX == UINT32_MAX || defined(HD_SANITIZE_THREAD)
-FAST void hdi_alloc_set_bits(hd_slot *slot, uint64_t bits) {
-  atomic_thread_fence(memory_order_release);
-  hd_store_owned(&slot->bits, bits);
-}
+#ifdef HD_FAST_ASM
+#define HD_HAS_NOW 1
+#define HD_NOW(index) __asm__("" : "+r"(index))
 #else
-FAST void hdi_alloc_set_bits(hd_slot *slot, uint64_t bits) { __atomic_store_n(&slot->bits, bits, __ATOMIC_RELEASE); }
+#define HD_HAS_NOW 0
+#define HD_NOW(index) ((void)(index))
 #endif
 
-/* The lowest claimed block of a slot whose bits are not 0. */
-FAST void *hdi_alloc_take(hd_slot *slot, uint64_t bits) {
+/* The lowest block of a slot's word, whose bits are not 0. */
+FAST void *hdi_alloc_take_at(hd_slot *slot, uint64_t word_at, uint64_t bits) {
   size_t index = hd_lowest_bit(bits);
   hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);
-  hdi_alloc_set_bits(slot, bits & (bits - 1));
+  HD_NOW(word_at);
+  hd_store_owned(hdi_slot_word_at(slot, word_at), bits & (bits - 1));
   return slot->blocks + index * slot->block_bytes;
 }
+
+FAST void *hdi_alloc_take(hd_slot *slot, uint64_t bits) { return hdi_alloc_take_at(slot, slot->word_at, bits); }
 
 FAST hd_slot *hdi_alloc_small_slot(hd_heap *heap, size_t bytes) { return (hd_slot *)((uint8_t *)heap + heap->slot_at[(bytes + 15) >> 4]); }
 
@@ -68,9 +68,10 @@ FAST hd_slot *hdi_alloc_small_slot(hd_heap *heap, size_t bytes) { return (hd_slo
 FAST void *hdi_alloc_else(size_t bytes, void *(*medium)(size_t), void *(*claim)(size_t, hd_slot *)) {
   if (HD_UNLIKELY(bytes > HD_SMALL_MAX)) return medium(bytes);
   hd_slot *slot = hdi_alloc_small_slot(hdi_heap_self, bytes);
-  uint64_t bits = slot->bits;
+  uint64_t word_at = slot->word_at;
+  uint64_t bits = *hdi_slot_word_at(slot, word_at);
   if (HD_UNLIKELY(bits == 0)) return claim(bytes, slot);
-  return hdi_alloc_take(slot, bits);
+  return hdi_alloc_take_at(slot, word_at, bits);
 }
 
 FAST void *hdi_alloc(size_t bytes) { return hdi_alloc_else(bytes, hdi_alloc_medium, hdi_alloc_claim); }
@@ -79,13 +80,7 @@ FAST void *hdi_alloc(size_t bytes) { return hdi_alloc_else(bytes, hdi_alloc_medi
  * where it goes (decision 28). As long as a block is live its page's fields stay as they are, so whoever may free it may read them; of any
  * other pointer the place means nothing until it has been checked. The compiler is kept from putting that off, and from adding up the
  * place once for check and store, which takes a step more. Checkers of races must not see loads that nobody uses. */
-#ifdef HD_FAST_ASM
-enum { HD_PLACE_FIRST = 1 };
-#define HD_NOW(index) __asm__("" : "+r"(index))
-#else
-enum { HD_PLACE_FIRST = 0 };
-#define HD_NOW(index) ((void)(index))
-#endif
+enum { HD_PLACE_FIRST = HD_HAS_NOW };
 
 FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
   hd_place place = {hdi_unit_block_index(unit, p), hd_load_owned(&unit->map)};
@@ -93,26 +88,10 @@ FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
   return place;
 }
 
-/* The program works in the group that the block lies in: its class's next malloc takes it (decision 31). A group's map has no LIVE byte
- * behind the page's last block. */
-FAST void hdi_free_in_group(hd_place place, hd_unit *unit, hd_heap *heap, uint32_t at) {
-  if (HD_UNLIKELY(hd_load_stable(uint8_t, &place.map[place.index]) != HD_BLOCK_LIVE)) {
-    hdi_free_dead(unit, place.index);
-    return;
-  }
-  HD_NOW(place.index);
-  hd_class *class = hdi_heap_class_of(heap, unit);
-  hdi_free_back(&class->slot, &place.map[place.index], at);
-  class->zeroed = false;
-}
-
 /* A block of a small class that the heap owns, or misuse. */
 FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
-  uint64_t at = place.index - hd_load_owned(&unit->group_at);
-  if (at < 64) {
-    hdi_free_in_group(place, unit, heap, (uint32_t)at);
-    return;
-  }
+  uint64_t *words = hd_load_owned(&unit->words);
+  HD_NOW(words);
   if (HD_UNLIKELY(place.index >= hd_load_owned(&unit->capacity))) {
     hdi_free_misfit(unit, place.index);
     return;
@@ -122,7 +101,9 @@ FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
     return;
   }
   HD_NOW(place.index);
-  if (HD_UNLIKELY(hdi_free_local(unit, &place.map[place.index]))) hdi_free_event(heap, unit);
+  bool event = hdi_free_credit(unit);
+  hdi_free_mark(words, place.map, place.index);
+  if (HD_UNLIKELY(event)) hdi_free_event(heap, unit);
 }
 
 FAST void hdi_free(void *p) {
@@ -160,7 +141,7 @@ void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit);
 FAST void *hdi_alloc_of_user(hd_heap *heap, size_t bytes) {
   if (HD_UNLIKELY(bytes > HD_SMALL_MAX)) return hdi_alloc_user_slow(heap, bytes, false);
   hd_slot *slot = hdi_alloc_small_slot(heap, bytes);
-  uint64_t bits = slot->bits;
+  uint64_t bits = hdi_slot_bits(slot);
   if (HD_UNLIKELY(bits == 0)) return hdi_alloc_user_slow(heap, bytes, false);
   return hdi_alloc_take(slot, bits);
 }

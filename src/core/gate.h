@@ -5,10 +5,10 @@
  * again) or knows that the owner will see `stopped` and wait. Where the system has no such barrier there is no collecting of
  * other threads' heaps, only of free runs.
  *
- * What the gate does not cover: taking a bit from the slot of a small class, and a free of the owner's own block: of a thread's heap, of a
- * small class only, which may put the bit back into the slot; of a heap with one user, of any, which never does. A collector may therefore
- * do with a page only what is right whatever of these happens meanwhile: never touch blocks that the slot still holds, or those of its
- * whole group where they go back, and count on a byte that is free only because the owner writes it after everything else.
+ * What the gate does not cover: taking a block from the word that the slot of a small class stands for, and a free of the owner's own
+ * block, which may set a bit in that word: of a thread's heap, of a small class only; of a heap with one user, of any. A collector may
+ * therefore do with a page only what is right whatever of these happens meanwhile: never touch blocks of the group that the slot stands
+ * for, and count on a byte that is free only because the owner writes it after everything else.
  *
  * Everything here is part of the cross-thread protocol and runs under the schedule explorer.
  * SPDX-License-Identifier: MIT */

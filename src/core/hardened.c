@@ -61,7 +61,7 @@ bool hdi_hardened_attach(hd_heap *heap) {
 static inline uint8_t *pick(hd_hardened *own, hd_slot *slot, uint64_t bits) {
   unsigned turn = (unsigned)hdi_hardened_random(own) & 63;
   size_t at = (hd_lowest_bit(hd_rotate_right(bits, turn)) + turn) & 63;
-  slot->bits = bits & ~((uint64_t)1 << at);
+  *hdi_slot_word(slot) = bits & ~((uint64_t)1 << at);
   hd_store_relaxed(&slot->map[at], HD_BLOCK_LIVE);
   return slot->blocks + at * slot->block_bytes;
 }
@@ -104,7 +104,7 @@ static void clear(uint8_t *p, size_t bytes) {
 
 static inline void *alloc_class(hd_heap *heap, unsigned class_index, size_t bytes, bool zero) {
   hd_slot *slot = &heap->class[class_index].slot;
-  uint64_t bits = slot->bits;
+  uint64_t bits = hdi_slot_bits(slot);
   bool zeroed = false;
   uint8_t *p = NULL;
   if (HD_LIKELY(class_index <= HD_SMALL_CLASSES && bits != 0)) {

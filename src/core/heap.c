@@ -130,7 +130,7 @@ void hdi_heap_give_run(hd_heap *heap, hd_unit *first, size_t units, bool dirty) 
 
 void hdi_heap_give_all(hd_heap *heap) {
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
-    hd_store_owned(&heap->class[i].slot.bits, 0);
+    hd_store_owned(&heap->class[i].slot.word_at, 0);
     heap->class[i].page = heap->class[i].first = NULL;
     heap->class[i].page_count = 0;
   }
@@ -182,41 +182,34 @@ void hdi_heap_release(hd_heap *heap, hd_unit *page) {
 
 /* First in the list, whoever freed: pages near to full fill up again, and those that wait behind them run empty and go back. Last are those
  * with blocks that were never handed out. */
-static void make_partial(hd_heap *heap, hd_unit *page) {
+static void make_partial(hd_heap *heap, hd_unit *page, uint32_t used) {
   hd_class *class = &heap->class[page->class_index];
-  hd_store_owned(&page->credit, hdi_page_used(page));
+  hd_store_owned(&page->credit, used);
   hd_store_owned(&page->state, HD_PAGE_PARTIAL);
-  hd_store_owned(&page->group_at, HD_NO_GROUP);
   link_page(class, page, page->fresh < page->capacity);
 }
 
 /* A page without enough free blocks leaves the slot. It comes back when an eighth of it is free. */
-static void make_full(hd_unit *page) {
-  uint32_t used = hdi_page_used(page);
+static void make_full(hd_unit *page, uint32_t used) {
   uint32_t unused = used < page->capacity ? (uint32_t)page->capacity - used : 0;
   uint32_t eighth = (uint32_t)page->capacity / 8;
   uint32_t credit = eighth > unused + 1 ? eighth - unused : 1;
   if (credit > used) credit = used;
   hd_store_owned(&page->state, HD_PAGE_FULL);
-  hd_store_owned(&page->group_at, HD_NO_GROUP);
   hd_store_owned(&page->credit, credit);
   page->rest = (uint16_t)(used - credit);
-}
-
-static void make_current(hd_class *class, hd_unit *page) {
-  hd_store_owned(&page->credit, hdi_page_used(page) + 1);
-  hd_store_owned(&page->state, HD_PAGE_CURRENT);
-  hd_store_owned(&page->group_at, HD_NO_GROUP); /* the first claim looks from the start */
-  class->page = page;
 }
 
 void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   if (page->credit != 0) return;
-  HD_ASSERT(page->state != HD_PAGE_CURRENT);
   switch (page->state) {
+    case HD_PAGE_CURRENT:
+      hd_store_owned(&page->credit, HD_CREDIT_CURRENT);
+      page->counted = (uint16_t)page->capacity;
+      break;
     case HD_PAGE_FULL:
-      make_partial(heap, page);
+      make_partial(heap, page, page->rest);
       if (page->credit == 0) hdi_heap_settle(heap, page);
       break;
     case HD_PAGE_PARTIAL:
@@ -229,12 +222,18 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
   }
 }
 
+/* What the slot holds is in the page's words as well, but for what the word apart has. */
+static void empty_slot(hd_class *class, hd_unit *page) {
+  if (page->apart != 0) hd_store_owned(&page->words[page->group], page->words[page->group] | page->apart);
+  hd_store_owned(&page->apart, 0);
+  hd_store_owned(&class->slot.word_at, 0);
+}
+
 static void unclaim(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
-  hd_store_owned(&page->credit, page->credit - hd_bit_count(class->slot.bits));
-  hd_store_owned(&class->slot.bits, 0);
+  empty_slot(class, page);
   class->page = NULL;
-  make_partial(heap, page);
+  make_partial(heap, page, hdi_page_used(page));
   hdi_heap_settle(heap, page);
 }
 
@@ -246,54 +245,35 @@ bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
 
 void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
   uint32_t used = hdi_page_used(page);
-  heap->class[page->class_index].told = true;
+  heap->class[page->class_index].told = heap->class[page->class_index].shared = true;
   if (HD_UNLIKELY(count > used)) HD_UNREACHABLE("more blocks freed than were live: concurrent double frees");
-  if (page->state == HD_PAGE_FULL && count >= page->credit) {
-    make_partial(heap, page);
-    hd_store_owned(&page->credit, used - count);
+  if (page->state == HD_PAGE_CURRENT) {
+    hd_store_owned(&page->held, page->held - count);
+  } else if (page->state == HD_PAGE_FULL && count >= page->credit) {
+    make_partial(heap, page, used - count);
   } else {
     hd_store_owned(&page->credit, page->credit - count);
   }
   hdi_heap_settle(heap, page);
 }
 
-/* A busy class that keeps coming back for a handful of blocks gets more of them: up to 16 or 16 KiB, and four in any case. */
-static bool wants_more(hd_unit *page, hd_class *class) {
-  if (HD_LIKELY(page->fresh >= 16)) return false;
-  if (page->fresh >= 4 && page->fresh * page->block_bytes >= HD_STEP_BYTES_MAX) return false;
-  if (!class->busy || ++class->short_claims % 8 != 0) return false;
-  class->extend = true;
-  return true;
-}
-
 uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
-  uint32_t at = (uint32_t)page->group_at;
-  HD_ASSERT(page->fresh > at); /* a page becomes CURRENT to be claimed from at once */
-  if (page->credit > page->capacity) return 0;
+  uint32_t group = page->group;
+  HD_ASSERT(page->fresh > group * 64); /* a page becomes CURRENT to be claimed from at once */
   if (class->pause != 0) {
     class->pause--;
     return 0;
   }
-  if (HD_UNLIKELY(wants_more(page, class))) return 0;
-  uint32_t touched = (uint32_t)hd_min(page->fresh - at, 64);
-  uint32_t count = 0;
-  uint64_t bits = hdi_claim_touched(page, at / 64, &count);
+  uint32_t touched = (uint32_t)hd_min(page->fresh - group * 64, 64);
+  uint64_t bits = hdi_claim_look(page, class, group);
+  uint32_t count = hd_bit_count(bits);
   if (count * 4 < touched) {
     if (HD_LIKELY(page->capacity > 64)) class->pause = class->last_pause = (uint8_t)((class->last_pause * 2 + 1) & PAUSE_MOST);
     if (page->capacity > 64 || count * FEW_BLOCKS_SHARE < touched) return 0;
   }
-  hd_store_owned(&page->credit, page->credit + count);
   class->last_pause = PAUSE_LEAST;
-  class->zeroed = false;
+  hdi_claim_group_of(page, class, group);
   return bits;
-}
-
-uint32_t hdi_claim_group(const hd_unit *page, uint32_t from, uint32_t to, uint64_t *bits, uint32_t *count) {
-  for (uint32_t group = from; group < to; group++) {
-    *bits = hdi_claim_touched(page, group, count);
-    if (*bits != 0) return group;
-  }
-  return to;
 }
 
 __attribute__((noinline)) bool hdi_claim_waits(const hd_unit *page, const hd_class *class) {
@@ -306,8 +286,8 @@ static bool claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
   hd_unit *page = class->page;
   uint32_t remote = hdi_remote_take(page);
-  if (remote != 0) class->told = true;
-  hd_store_owned(&page->credit, page->credit - remote);
+  if (remote != 0) class->told = class->shared = true;
+  hd_store_owned(&page->held, page->held - remote);
   uint32_t fresh = page->fresh;
   if (!hdi_claim_next(page, class)) return false;
   if (page->fresh != fresh && class->busy && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;
@@ -321,9 +301,9 @@ static bool can_lend(hd_heap *heap, unsigned class_index) {
   const hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
   if (magazine->top != magazine->first) return true;
   hd_class *class = &heap->class[class_index];
-  if (class->slot.bits != 0) return !class->zeroed;
+  if (hdi_slot_bits(&class->slot) != 0) return !class->zeroed;
   hd_unit *page = class->page;
-  if (page == NULL || page->credit > page->capacity) return false;
+  if (page == NULL) return false;
   return hdi_claim_from(page, class, 0);
 }
 
@@ -408,7 +388,7 @@ void hdi_heap_drop_runs(hd_heap *heap) {
 /* Whether nothing of a CURRENT page is in use, and most of it has been. One with a few touched blocks stays: as old memory it would be
  * touched all over by the next class. Of a heap with many pages a short one that was old memory itself goes too. */
 static bool is_spare(const hd_heap *heap, const hd_unit *page) {
-  if (page == NULL || hdi_page_used(page) != hd_bit_count(heap->class[page->class_index].slot.bits)) return false;
+  if (page == NULL || hdi_page_used(page) != 0) return false;
   bool was_old = !page->zeroed && page->run_units == 1 && heap->page_units >= MANY_UNITS;
   return was_old || page->fresh * 2 >= page->capacity;
 }
@@ -490,53 +470,52 @@ static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class
   return page;
 }
 
-/* Whether a page has no touched free block behind the group that was claimed last, and too few before it. */
-static bool is_used_up(const hd_unit *page, const hd_class *class) {
-  if (page->credit > page->capacity) return true;
-  bool last = page->group_at + 64 >= page->fresh;
-  return last && !hdi_claim_pays(page, class, (int64_t)page->fresh - hdi_page_used(page));
-}
-
 /* A CURRENT page of which nothing can be claimed is used up. Or it still has blocks that were never handed out: if it is not all in use, as
  * far as the owner knows, nothing but its having to wait has kept the claim from those. */
-static void leave_page(hd_heap *heap, hd_class *class, hd_unit *page) {
+static void leave_page(hd_heap *heap, hd_class *class, hd_unit *page, uint32_t used) {
   class->page = NULL;
-  if (page->credit <= page->capacity && page->fresh < page->capacity) make_partial(heap, page);
-  else make_full(page);
+  empty_slot(class, page);
+  if (used < page->capacity && page->fresh < page->capacity) make_partial(heap, page, used);
+  else make_full(page, used);
 }
 
-/* The first of the partly used pages takes the place of one that is used up, where no other thread has told of anything: what most refills
- * come to in a heap with many pages (decision 29). false: nothing is claimed, and there may be more to see to, or only virgin blocks. */
-static bool turn_page(hd_heap *heap, hd_class *class) {
+/* Claim what has been handed out before: of the CURRENT page, or, if that is used up, of the first of the partly used ones, which takes its
+ * place. What most refills come to, where no other thread has told of anything. false: nothing is claimed, and there may be more to see
+ * to, or only virgin blocks. */
+static bool claim_touched(hd_heap *heap, hd_class *class) {
   hd_unit *page = class->page, *next = class->first;
-  if (page == NULL || next == NULL || class->told || class->extend) return false;
+  if (page == NULL || hdi_page_has_news(page)) return false;
+  if (class->told && hdi_claim_again(page, class) != 0) return true;
+  if (hdi_claim_from(page, class, hdi_page_next_group(page))) return true;
+  uint32_t count = UINT32_MAX;
+  if (hdi_claim_again_pays(page, class, &count)) return hdi_claim_from(page, class, 0);
+  if (next == NULL || class->told || hdi_page_has_news(next)) return false;
   if (page->fresh != page->capacity && !hdi_claim_waits(page, class)) return false;
-  if (hdi_page_has_news(page) || hdi_page_has_news(next)) return false;
   if (hdi_remote_has_mail(heap) || hd_load_relaxed(&heap->arrived) != NULL) return false;
-  if (!is_used_up(page, class)) return false;
-  leave_page(heap, class, page);
+  if (count == UINT32_MAX) count = hdi_page_count_words(page);
+  leave_page(heap, class, page, page->held - count);
   unlink_page(class, next);
-  make_current(class, next);
+  hdi_claim_begin(next, class);
   return hdi_claim_from(next, class, 0);
 }
 
 bool hdi_heap_refill(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
-  if (turn_page(heap, class)) return true;
+  if (claim_touched(heap, class)) return true;
   if (class->page != NULL) {
     if (HD_LIKELY(claim(heap, class_index))) return true;
-    leave_page(heap, class, class->page);
+    leave_page(heap, class, class->page, hdi_page_used(class->page));
   }
   hdi_remote_drain(heap);
   while (class->first != NULL) {
     hd_unit *page = class->first;
     unlink_page(class, page);
-    make_current(class, page);
+    hdi_claim_begin(page, class);
     if (claim(heap, class_index)) return true;
-    leave_page(heap, class, page);
+    leave_page(heap, class, page, hdi_page_used(page));
   }
   hd_unit *page = new_page(heap, class_index);
   if (page == NULL) return false;
-  make_current(class, page);
+  hdi_claim_begin(page, class);
   return claim(heap, class_index);
 }

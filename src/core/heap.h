@@ -22,14 +22,25 @@ enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_LONE_MOST
 /* Units that a heap's cache of runs takes: at first, and where threads meet at the space. */
 enum { HD_CACHE_UNITS = 16, HD_CACHE_UNITS_MOST = 64 };
 
-/* One class's claimed blocks. Bit i stands for block i of the group; what is claimed is still free in the byte map. In small classes of a
- * thread's heap the blocks of the group that the thread frees go back here: a claim is for what others freed, and for the next group. */
+/* The group that a class takes blocks from. Bit i of its word stands for block i; what it has is free in the byte map. In small classes of
+ * a thread's heap the blocks of the group that the thread frees come back here as in any other group (decision 33). */
 typedef struct hd_slot {
-  uint64_t bits;
+  uint64_t word_at;       /* where the group's word lies, from here; 0: nowhere, and it reads as empty */
   size_t block_bytes;
   uint8_t *blocks;        /* block 0 of the group */
   hd_block_state *map;    /* its byte */
 } hd_slot;
+
+/* The word that malloc takes from. */
+FAST uint64_t *hdi_slot_word_at(hd_slot *slot, uint64_t word_at) { return (uint64_t *)((uintptr_t)slot + (uintptr_t)word_at); }
+
+FAST uint64_t *hdi_slot_word(hd_slot *slot) { return hdi_slot_word_at(slot, slot->word_at); }
+
+FAST uint64_t hdi_slot_bits(hd_slot *slot) { return *hdi_slot_word(slot); }
+
+FAST void hdi_slot_set(hd_slot *slot, const uint64_t *word) {
+  hd_store_owned(&slot->word_at, (uint64_t)((uintptr_t)word - (uintptr_t)slot));
+}
 
 typedef struct hd_cached {
   uint8_t *block;
@@ -58,14 +69,14 @@ typedef struct hd_class {
   uint16_t since;         /* the heap's claims when busy was last found out: its low half */
   uint8_t step;           /* virgin blocks to claim next time; 0 until there is a page */
   uint8_t claims;         /* times that the slot was empty */
-  uint8_t short_claims;   /* those of them that gave a handful of blocks to a busy class; claim.h */
   uint8_t pause;          /* claims until the same group is tried again, */
   uint8_t last_pause;     /* and how many there were after the last try */
   uint8_t spills;         /* odd: its magazine was full, and not empty since; twice the times that both happened */
-  bool extend;            /* the next claim takes virgin blocks first */
-  bool zeroed;            /* the blocks claimed in the slot read as zero */
+  bool zeroes;            /* calloc has asked for its blocks */
+  bool zeroed;            /* the blocks in the slot read as zero */
   bool busy : 1;          /* at least one of eight claims of the heap is for this class */
   bool told : 1;          /* other threads have told of frees of its blocks, and may have freed more */
+  bool shared : 1;        /* they have told of some at any time: its pages' bytes say more than their words */
   uint8_t seen;           /* claims when the heap last looked whether it may give up what rests here */
 } hd_class;
 

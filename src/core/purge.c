@@ -126,13 +126,12 @@ static uint32_t signature_of(hd_unit *unit) {
   return (hd_peek(&unit->credit) * 0x9e3779b1u) ^ hd_load_relaxed(&unit->remote_count) ^ 0x40000000u;
 }
 
-/* The owner may take bits from the slot at any time. Where it puts them back as well, all of the group is its own; elsewhere a bit that is
- * gone here belongs to a byte that reads as LIVE, or as freed again: pairs with hdi_alloc_set_bits. */
+/* Where the owner takes from the slot's word, and sets bits in it, at any time, all of the group is its own. */
 static size_t purge_inside(hd_heap *heap, hd_unit *page) {
   uint64_t claimed = UINT64_MAX;
   if (heap->own_space) return 0;
-  bool puts_back = heap->held != HD_HOLD_OWN && hdi_page_puts_back(page);
-  if (!puts_back) claimed = __atomic_load_n(&heap->class[page->class_index].slot.bits, __ATOMIC_ACQUIRE);
+  bool freely = heap->held == HD_HOLD_GATE && hdi_page_frees_freely(page);
+  if (!freely) claimed = __atomic_load_n(hdi_slot_word(&heap->class[page->class_index].slot), __ATOMIC_ACQUIRE);
   return hdi_page_purge_free(page, claimed);
 }
 

@@ -107,11 +107,11 @@ uint32_t hdi_remote_take(hd_unit *page) {
   return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;
 }
 
-/* The slot first: a bit that is gone has left a byte that says so (hdi_alloc_set_bits). One that comes back later, where frees put it back,
- * may be taken again at once; but neither changes the page's credit, which is what the collector is about to write. */
+/* What the owner frees or takes later without the gate changes neither what the page holds nor its credit, which is what the collector is
+ * about to write. Of a page from which the owner can take at once nothing is to be had. */
 bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page) {
   bool taken_freely = page->class_index <= HD_SMALL_CLASSES && page->state == HD_PAGE_CURRENT;
-  if (taken_freely && __atomic_load_n(&owner->class[page->class_index].slot.bits, __ATOMIC_ACQUIRE) != 0) return false;
+  if (taken_freely && __atomic_load_n(hdi_slot_word(&owner->class[page->class_index].slot), __ATOMIC_ACQUIRE) != 0) return false;
   for (uint32_t i = 0; i < page->capacity; i++) {
     if (hd_load_acquire(&page->map[i]) != HD_BLOCK_FREE) return false; /* pairs with the owner's last store in free() */
   }

@@ -79,31 +79,6 @@ static hd_claim claim(uint8_t *start, size_t bytes) {
   return hdi_os_commit(start, bytes) ? HD_CLAIM_DONE : HD_CLAIM_REFUSED;
 }
 
-/* Fresh memory from the top. The caller holds the lock; the claim below is the one system call made under it, once in
- * thousands of calls. */
-static void *take_fresh(size_t bytes) {
-  if (bytes <= (size_t)(store.seed_end - store.seed)) {
-    store.seed += bytes;
-    return store.seed - bytes;
-  }
-  for (;;) {
-    uint8_t *start = (uint8_t *)hd_round_up((uintptr_t)store.top, hd_min(bytes, 4096));
-    /* Not where the low 12 bits of the address are 0: a write to a block that starts like that would seem to touch the map that says
-     * whether it is live, and processors wait for such writes. */
-    if (bytes == HD_STORE_MIN && (uintptr_t)start % 4096 == 0) start += bytes;
-    if (start + bytes > store.end) return NULL;
-    if (start + bytes <= store.committed) {
-      store.top = start + bytes;
-      return start;
-    }
-    size_t step = hd_min(COMMIT_STEP, (size_t)(store.end - store.committed));
-    hd_claim claimed = claim(store.committed, step);
-    if (claimed == HD_CLAIM_REFUSED) return NULL;
-    store.committed += step;
-    if (claimed == HD_CLAIM_TAKEN) store.top = store.committed; /* somebody else's memory: go on behind it */
-  }
-}
-
 static bool is_purged(unsigned bin) { return bin >= PURGE_FIRST_BIN && bin <= PURGE_LAST_BIN; }
 
 static void push(unsigned bin, free_item *item) {
@@ -119,6 +94,41 @@ static free_item *pop(unsigned bin) {
   item->next = NULL;
   if (is_purged(bin)) store.idle -= (size_t)1 << (bin + FIRST_SHIFT);
   return item;
+}
+
+/* What lies between the top and an item that starts at a multiple of its size is items of its own. */
+static void fill_up(const uint8_t *start) {
+  while (store.top < start) {
+    size_t bytes = (size_t)1 << hd_lowest_bit((uintptr_t)store.top);
+    push(bin_of(bytes), (free_item *)(void *)store.top);
+    store.top += bytes;
+  }
+}
+
+/* Fresh memory from the top. The caller holds the lock; the claim below is the one system call made under it, once in
+ * thousands of calls. */
+static void *take_fresh(size_t bytes) {
+  if (bytes <= (size_t)(store.seed_end - store.seed)) {
+    store.seed += bytes;
+    return store.seed - bytes;
+  }
+  for (;;) {
+    uint8_t *aligned = (uint8_t *)hd_round_up((uintptr_t)store.top, hd_min(bytes, 4096)), *start = aligned;
+    /* Not where the low 12 bits of the address are 0: a write to a block that starts like that would seem to touch the map that says
+     * whether it is live, and processors wait for such writes. */
+    if (bytes == HD_STORE_MIN && (uintptr_t)start % 4096 == 0) start += bytes;
+    if (start + bytes > store.end) return NULL;
+    if (start + bytes <= store.committed) {
+      fill_up(aligned);
+      store.top = start + bytes;
+      return start;
+    }
+    size_t step = hd_min(COMMIT_STEP, (size_t)(store.end - store.committed));
+    hd_claim claimed = claim(store.committed, step);
+    if (claimed == HD_CLAIM_REFUSED) return NULL;
+    store.committed += step;
+    if (claimed == HD_CLAIM_TAKEN) store.top = store.committed; /* somebody else's memory: go on behind it */
+  }
 }
 
 /* An item from a page that was purged; the rest of the page goes to the item's bin. */

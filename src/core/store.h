@@ -19,6 +19,9 @@ bool hdi_store_init(void *range, size_t bytes, size_t first_bytes);
 /* Zeroed memory of bytes (rounded up to a power of two), aligned to 64. NULL when the system refuses. */
 void *hdi_store_take(size_t bytes);
 
+/* What hdi_store_take(bytes) gives really. */
+static inline size_t hdi_store_bytes(size_t bytes) { return bytes <= HD_STORE_MIN ? HD_STORE_MIN : (size_t)2 << hd_highest_bit(bytes - 1); }
+
 /* Give back what hdi_store_take(bytes) gave; it must read as zero. */
 void hdi_store_give(void *memory, size_t bytes);
 

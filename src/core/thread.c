@@ -329,9 +329,8 @@ void hdi_thread_homeless_free(void) {
 
 /* Touched bytes of a page that are free, as far as its owner knows. Blocks that others freed, and that it has claimed again before they
  * told, count as used twice. */
-static size_t spare_bytes(const hd_heap *heap, const hd_unit *page) {
-  size_t claimed = page->state == HD_PAGE_CURRENT ? hd_bit_count(heap->class[page->class_index].slot.bits) : 0;
-  size_t touched = page->fresh + claimed, used = hdi_page_used(page);
+static size_t spare_bytes(const hd_unit *page) {
+  size_t touched = page->fresh, used = hdi_page_used(page);
   return touched > used ? (touched - used) * page->block_bytes : 0;
 }
 
@@ -343,8 +342,8 @@ static void rank(hd_heap *heap) {
     const hd_class *class = &heap->class[i];
     pages += class->page_count;
     if (pages > HD_CLASS_COUNT) break;
-    if (class->page != NULL) spare += spare_bytes(heap, class->page);
-    for (const hd_unit *page = class->first; page != NULL; page = page->next) spare += spare_bytes(heap, page);
+    if (class->page != NULL) spare += spare_bytes(class->page);
+    for (const hd_unit *page = class->first; page != NULL; page = page->next) spare += spare_bytes(page);
   }
   heap->rank = pages > HD_CLASS_COUNT ? 0 : (uint8_t)(1 + hd_highest_bit(spare));
 }

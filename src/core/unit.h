@@ -41,10 +41,13 @@ enum hd_page_state { HD_PAGE_NONE = 0, HD_PAGE_CURRENT, HD_PAGE_FULL, HD_PAGE_PA
 /* Values of a block's byte in the byte map. Virgin blocks are 0 too, so that a fresh map need not be written. QUARANTINED: freed in
  * hardened mode, but not yet for anybody to have. CACHED: freed, and in its heap's magazine. SENT: freed by another thread, and in one of
  * its parcels. */
-enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_CACHED = 3, HD_BLOCK_SENT = 4, HD_BLOCK_NONE = 0xff };
+enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_CACHED = 3, HD_BLOCK_SENT = 4 };
 
-/* No index is less than 64 behind it, as those would be of blocks in front of the page, and the group after it is the first one. */
-#define HD_NO_GROUP ((uint64_t) - 64)
+/* The group after it is the first one. */
+#define HD_NO_GROUP UINT16_MAX
+
+/* Credit of a CURRENT page, which frees count down from. */
+#define HD_CREDIT_CURRENT 0x80000000u
 
 /* Low bits of the owner word: a page whose free() goes by way of its head and, if it is a thread's, of a magazine; memory of an explicit
  * heap, whose free() takes that heap's lock; a large block of such a heap, which has no map; and memory of hardened mode. The last has
@@ -78,8 +81,18 @@ struct hd_unit {
   /* line 1 */
   _Alignas(64) uint32_t credit; /* pages: local frees until something must be done; see page.h */
   uint32_t fresh;             /* blocks ever handed out are those below this index */
-  uint64_t group_at;          /* CURRENT: first block of the group that the slot's bits stand for; else HD_NO_GROUP */
-  hd_unit *next, *prev;       /* PARTIAL: the class's list, the first one's prev is its end; free runs: their bin */
+  uint64_t *words;            /* pages: a bit for each block that the owner has freed, or may hand out; see page.h */
+  union {
+    struct {                  /* PARTIAL: the class's list, the first one's prev is its end; free runs: their bin */
+      hd_unit *next, *prev;
+    };
+    struct {                  /* CURRENT */
+      uint64_t apart;         /* blocks that read as zero, which the slot takes from in place of their group's word */
+      uint32_t held;          /* blocks live or in a word, as far as the owner knows */
+      uint16_t group;         /* that the slot stands for, or HD_NO_GROUP */
+      uint16_t counted;       /* blocks in the words when credit was HD_CREDIT_CURRENT: with what was freed since, there are no more */
+    };
+  };
   uint32_t run_next, run_prev; /* runs of an explicit heap: its list of them, as table index + 1 */
   uint32_t run_units;         /* units of the run; also at the last unit of a free run */
   union {

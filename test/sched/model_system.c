@@ -128,57 +128,93 @@ const sched_model model_purge_alloc = {
     .check = model_check,
 };
 
-/* ---- last_bit: the last claimed block of a system page is handed out just when a collector looks at it --------------- */
+/* ---- last_bit: the last block of a page is freed just when a collector looks whether all are free ------------------------ */
 
-static hd_heap *user_heap; /* what its user frees does not go back into the slot */
+enum { LAST = 9, LAST_BUT_ONE = 10 };
 
-static void give_user(void *p) {
-  shadow_dead(p);
-  hd_heap_free(user_heap, p);
-}
-
+/* The page waits in its class's list, with two live blocks, and another thread has told that it freed one of them. */
 static void last_setup(void) {
   shadow_start();
+  model_fill(0, BYTES_64, 64 + 4, small);
   sched_as(0);
-  hdi_thread_heap();
-  user_heap = hd_heap_create(&(hd_heap_config){.struct_bytes = sizeof(hd_heap_config), .one_user = true});
-  for (unsigned i = 0; i < 64; i++) small[i] = take_from(user_heap, BYTES_64);
-  for (unsigned i = 52; i < 64; i++) give_user(small[i]);
-  for (unsigned i = 52; i < 63; i++) small[i] = take_from(user_heap, BYTES_64); /* claims all twelve, and leaves one in the slot */
-  for (unsigned i = 60; i < 63; i++) give_user(small[i]);                       /* its three neighbours on the system page */
+  for (unsigned i = 0; i < 64; i++) {
+    if (i != LAST && i != LAST_BUT_ONE) give(small[i]);
+  }
+  model_make_heap(1);
+  sched_as(1);
+  give(small[LAST_BUT_ONE]);
+  hd_thread_idle();
   sched_as(SCHED_CHECKER);
 }
 
-static void last_owner(void) { take_from(user_heap, BYTES_64); }
+static void last_owner(void) {
+  give(small[LAST]);
+  take(BYTES_16); /* pages whose maps and words may lie where those of the other one did */
+  take(BYTES_10);
+  take(BYTES_8);
+}
 
 const sched_model model_last_bit = {
     .name = "last_bit",
-    .about = "a block is taken without the gate while a collector purges the free system pages around it",
+    .about = "the owner frees its last block of a page while a collector takes in what others freed, and releases the page",
     .setup = last_setup,
     .fibre = {last_owner, purge_collector},
     .check = model_check,
 };
 
-/* ---- put_back: blocks go back into the slot and out again without the gate, while a collector looks at their system page ---- */
+/* ---- put_back: blocks go back into the slot's group and out again without the gate, while a collector looks at their system page ---- */
+
+static hd_heap *user_heap; /* used instead of the thread's, if there is one */
+
+static void give_back(void *p) {
+  if (user_heap == NULL) {
+    give(p);
+    return;
+  }
+  shadow_dead(p);
+  hd_heap_free(user_heap, p);
+}
+
+static void *take_out(void) { return user_heap == NULL ? take(BYTES_64) : take_from(user_heap, BYTES_64); }
 
 static void put_back_setup(void) {
   shadow_start();
   model_make_heap(0);
+  user_heap = NULL;
   sched_as(0);
-  for (unsigned i = 0; i < 4; i++) small[i] = take(BYTES_64); /* a system page: all that is claimed of a page's first group */
+  for (unsigned i = 0; i < 4; i++) small[i] = take_out(); /* a system page: all that is claimed of a page's first group */
+  sched_as(SCHED_CHECKER);
+}
+
+static void put_back_user_setup(void) {
+  shadow_start();
+  sched_as(0);
+  hdi_thread_heap();
+  user_heap = hd_heap_create(&(hd_heap_config){.struct_bytes = sizeof(hd_heap_config), .one_user = true});
+  for (unsigned i = 0; i < 4; i++) small[i] = take_out();
+  for (unsigned i = 0; i < 4; i++) give_back(small[i]);
+  for (unsigned i = 0; i < 4; i++) small[i] = take_out(); /* from the group's word: the first time they read as zero, and lay apart */
   sched_as(SCHED_CHECKER);
 }
 
 static void put_back_owner(void) {
-  for (unsigned i = 0; i < 4; i++) give(small[i]);
-  if (sched_pick(2) == 1) give(take(BYTES_64));
-  take(BYTES_64);
+  for (unsigned i = 0; i < 4; i++) give_back(small[i]);
+  if (sched_pick(2) == 1) give_back(take_out());
+  take_out();
 }
 
 const sched_model model_put_back = {
     .name = "put_back",
-    .about = "a thread's frees go back into its slot, and out again, while a collector purges the free system pages around them",
+    .about = "a thread's frees go back into its slot's group, and out again, while a collector purges the free system pages around them",
     .setup = put_back_setup,
+    .fibre = {put_back_owner, purge_collector},
+    .check = model_check,
+};
+
+const sched_model model_put_back_user = {
+    .name = "put_back_user",
+    .about = "the same in a heap with one user",
+    .setup = put_back_user_setup,
     .fibre = {put_back_owner, purge_collector},
     .check = model_check,
 };

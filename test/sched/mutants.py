@@ -109,7 +109,8 @@ MUTANTS = [
     Mutant("purge_alloc", "the collector does not look who is inside", "core/gate.c", [
         ("while (hd_load_acquire(&heap->busy) != 0) {", "while (tries < 0) {")]),
     Mutant("purge_alloc", "claimed blocks are purged", "core/page.c", [
-        ("return (uint32_t)index - page->group_at >= 64 || (claimed >> index % 64 & 1) == 0;", "return (void)claimed, true;")]),
+        ("return page->state != HD_PAGE_CURRENT || index / 64 != page->group || (claimed >> index % 64 & 1) == 0;",
+         "return (void)claimed, true;")]),
     Mutant("purge_alloc", "the owner does not look at the gate", "core/gate.h", [
         ("if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return true;", "return true;")]),
     Mutant("purge_alloc", "a free puts into the magazine outside the gate", "core/alloc.c", [
@@ -149,13 +150,13 @@ MUTANTS = [
         ("    if (heap->held != HD_HOLD_OWN && heap->held != HD_HOLD_GATE) continue;\n    hdi_parcel_look(heap);\n",
          "    hdi_parcel_look(heap);\n    if (heap->held != HD_HOLD_OWN && heap->held != HD_HOLD_GATE) continue;\n")]),
 
-    Mutant("last_bit", "a block's bit is gone before its byte is live", "core/alloc.h", [
-        ("  hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);\n  hdi_alloc_set_bits(slot, bits & (bits - 1));",
-         "  hdi_alloc_set_bits(slot, bits & (bits - 1));\n  hd_store_relaxed(&slot->map[index], HD_BLOCK_LIVE);")]),
-    Mutant("put_back", "a group into which blocks go back is purged by what its slot held", "core/purge.c", [
-        ("bool puts_back = heap->held != HD_HOLD_OWN && hdi_page_puts_back(page);", "bool puts_back = false;")]),
-    Mutant("put_back", "a block that goes back is no longer counted", "core/alloc.h", [
-        ("at);\n  class->zeroed = false;\n", "at);\n  class->zeroed = false;\n  unit->credit--;\n")]),
+    Mutant("last_bit", "a block's byte is free before its bit is set", "core/page.h", [
+        ("  hd_store_owned(word, *word | (uint64_t)1 << (index & 63));\n  hd_store_release(map + index, HD_BLOCK_FREE);",
+         "  hd_store_release(map + index, HD_BLOCK_FREE);\n  hd_store_owned(word, *word | (uint64_t)1 << (index & 63));")]),
+    Mutant("put_back", "a group into which blocks go back is purged by what its word held", "core/purge.c", [
+        ("bool freely = heap->held == HD_HOLD_GATE && hdi_page_frees_freely(page);", "bool freely = false;")]),
+    Mutant("put_back_user", "the blocks of a heap with one user are taken not to go back", "core/page.h", [
+        ("(HD_OWNER_MEDIUM | HD_OWNER_EXPLICIT)) != HD_OWNER_MEDIUM;", "HD_OWNER_BITS) == 0;")]),
 ]
 
 

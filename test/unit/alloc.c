@@ -247,8 +247,8 @@ static void no_group_yet(void **state) {
     assert_true(count < COUNT - 1);
     assert_non_null(blocks[count++] = hd_malloc(BYTES));
     page = mine->class[class_index].page;
-  } while (mine->class[class_index].slot.bits != 0 || page == NULL || page->credit <= page->capacity);
-  page->group_at = HD_NO_GROUP;
+  } while (hdi_slot_bits(&mine->class[class_index].slot) != 0 || page == NULL || hdi_page_used(page) < page->capacity);
+  page->group = HD_NO_GROUP;
   assert_non_null(blocks[count++] = hd_malloc(BYTES));
   for (int i = 0; i < count; i++) {
     for (int k = 0; k < i; k++) assert_ptr_not_equal(blocks[i], blocks[k]);
@@ -272,11 +272,11 @@ static void claimed_meanwhile(void **state) {
   void *p = hd_malloc(48);
   hd_slot *slot = hdi_alloc_small_slot(hdi_heap_self, 48);
   if (hdi_heap_is_empty(hdi_heap_self)) skip(); /* hardened mode has no such way */
-  while (slot->bits == 0) p = hd_malloc(48);
-  uint64_t bits = slot->bits;
+  while (hdi_slot_bits(slot) == 0) p = hd_malloc(48);
+  uint64_t bits = hdi_slot_bits(slot);
   p = hdi_alloc_claim(48, slot);
   assert_ptr_equal(p, slot->blocks + hd_lowest_bit(bits) * slot->block_bytes);
-  assert_true(slot->bits == (bits & (bits - 1)));
+  assert_true(hdi_slot_bits(slot) == (bits & (bits - 1)));
   hd_free(p);
 }
 

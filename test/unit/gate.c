@@ -135,8 +135,8 @@ static void test_short_ways_when_stopped(void **state) {
   size_t count = 1;
   hd_slot *slot = &mine->class[hdi_sizeclass_of(MEDIUM)].slot;
   do assert_non_null(blocks[count++] = hd_malloc(MEDIUM));
-  while (slot->bits == 0 && count < 35);
-  assert_true(slot->bits != 0 && mine->cached[2] != NULL);
+  while (hdi_slot_bits(slot) == 0 && count < 35);
+  assert_true(hdi_slot_bits(slot) != 0 && mine->cached[2] != NULL);
   pthread_t thread = stopped_for_a_moment();
   assert_non_null(blocks[count++] = hd_malloc(MEDIUM));
   pthread_join(thread, NULL);

@@ -144,7 +144,7 @@ static void test_reset(void **state) {
     assert_int_equal(heap->runs, 0);
     for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
       assert_int_equal(heap->class[i].page_count, 0);
-      assert_int_equal(heap->class[i].slot.bits, 0);
+      assert_int_equal(hdi_slot_bits(&heap->class[i].slot), 0);
     }
   }
   uint8_t *p = hd_heap_zalloc(heap, 5000); /* from memory that has been full of marks */
@@ -291,35 +291,23 @@ static void test_unclaim_empties(void **state) {
   hd_unit *page = hdi_space_find(one);
   unsigned class_index = page->class_index;
   hd_free(one);
-  assert_int_not_equal(heap->class[class_index].slot.bits, 0);
+  assert_int_not_equal(hdi_slot_bits(&heap->class[class_index].slot), 0);
+  if (page->apart == 0) { /* as in fresh memory */
+    hdi_slot_set(&heap->class[class_index].slot, &page->apart);
+    page->apart = page->words[0];
+    page->words[0] = 0;
+  }
   assert_true(hdi_heap_unclaim(heap, page));
   assert_int_equal(page->state, HD_PAGE_PARTIAL);
   assert_int_equal(hdi_page_used(page), 2);
-  assert_int_equal(heap->class[class_index].slot.bits, 0);
+  assert_int_equal(hdi_page_count_words(page), page->fresh - 2);
+  assert_int_equal(hdi_slot_bits(&heap->class[class_index].slot), 0);
   hd_free(two);
   hd_free(three);
   assert_int_equal(heap->held_units, 0);
   one = hd_heap_malloc(heap, 64);
   assert_false(hdi_heap_unclaim(heap, hdi_space_find(one))); /* a small class: its slot is used outside the gate */
   hd_free(one);
-}
-
-/* More virgin blocks were wanted, but the page has none left: it takes what is free. */
-static void test_wants_more_than_there_is(void **state) {
-  (void)state;
-  void *blocks[PER_PAGE];
-  take_page(blocks);
-  hd_unit *page = hdi_space_find(blocks[0]);
-  assert_int_equal(page->fresh, page->capacity);
-  free_blocks(blocks, 20, 40);
-  heap->class[CLASS].extend = true;
-  heap->class[CLASS].pause = 1; /* not the same group again */
-  for (int i = 20; i < 40; i++) {
-    blocks[i] = hd_heap_malloc(heap, BLOCK_BYTES);
-    assert_ptr_equal(hdi_space_find(blocks[i]), page);
-  }
-  assert_false(heap->class[CLASS].extend);
-  free_blocks(blocks, 0, PER_PAGE);
 }
 
 /* Of a page of a medium class that another page of it stands in front of, nothing is claimed. */
@@ -343,7 +331,7 @@ static void test_torn_pages(void **state) {
   hd_class *class = &heap->class[CLASS];
   take_page(first);
   hd_unit *page = hdi_space_find(first[0]);
-  page->credit = 1; /* nothing is in use, and nothing to be had */
+  page->held = 0; /* nothing is in use, and nothing to be had */
   take_page(second);
   assert_int_equal(page->state, HD_PAGE_FULL);
   assert_int_equal(hdi_page_used(page), 0);
@@ -393,6 +381,23 @@ static void test_zeroes_in_own_memory(void **state) {
   free(memory);
 }
 
+/* Where no other page can be had, the slot does not stand for one that was left. */
+static void test_left_for_nothing(void **state) {
+  (void)state;
+  hd_heap_config config = {.struct_bytes = sizeof config, .limit_bytes = HD_UNIT_BYTES};
+  hd_heap *small = hd_heap_create(&config);
+  assert_non_null(small);
+  void *blocks[PER_PAGE];
+  for (size_t i = 0; i < PER_PAGE; i++) assert_non_null(blocks[i] = hd_heap_malloc(small, BLOCK_BYTES));
+  assert_null(hd_heap_malloc(small, BLOCK_BYTES));
+  hd_unit *page = hdi_space_find(blocks[0]);
+  assert_int_equal(page->state, HD_PAGE_FULL);
+  hd_free(blocks[PER_PAGE - 1]);
+  assert_int_equal(hdi_slot_bits(&small->class[CLASS].slot), 0);
+  hd_free(blocks[0]);
+  hd_heap_destroy(small);
+}
+
 static int new_heap(void **state) {
   (void)state;
   return (heap = hd_heap_create(NULL)) != NULL ? 0 : -1;
@@ -416,10 +421,10 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_remote_frees_release, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_unclaim_empties, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_unclaim_wants_the_current_page, new_heap, end_heap),
-      cmocka_unit_test_setup_teardown(test_wants_more_than_there_is, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_torn_pages, new_heap, end_heap),
       cmocka_unit_test_setup_teardown(test_broken_pages, new_heap, end_heap),
       cmocka_unit_test(test_zeroes_in_own_memory),
+      cmocka_unit_test(test_left_for_nothing),
   };
   return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
 }

@@ -63,7 +63,7 @@ static void lends_what_was_handed_out(void) {
 
 static void keeps_virgin_blocks(void) {
   void *p = hd_malloc(1200); /* two more are claimed with it */
-  TS_CHECK(hdi_heap_self->class[hdi_sizeclass_of(1200)].slot.bits != 0, "no claimed blocks");
+  TS_CHECK(hdi_slot_bits(&hdi_heap_self->class[hdi_sizeclass_of(1200)].slot) != 0, "no claimed blocks");
   void *q = hd_malloc(1100);
   TS_CHECK(hd_usable_size(q) == hd_good_size(1100), "a block that nobody had was lent");
   hd_free(p), hd_free(q);
@@ -231,11 +231,13 @@ static void test_steps_on_old_memory(void **state) {
   (void)state;
   for (int zeroed = 0; zeroed < 2; zeroed++) {
     for (int busy = 0; busy < 2; busy++) {
-      hd_unit page = {.capacity = 117, .block_bytes = 560, .zeroed = zeroed, .credit = 1};
-      hd_class class = {.step = 7, .busy = busy};
+      uint64_t words[2] = {0};
+      hd_unit page = {.capacity = 117, .block_bytes = 560, .zeroed = zeroed, .words = words};
+      hd_class class = {.step = 7, .busy = busy, .zeroes = true};
+      hdi_claim_begin(&page, &class);
       assert_true(hdi_claim_virgin(&page, &class));
       assert_int_equal(page.fresh, busy && !zeroed ? 64 : 7);
-      assert_int_equal(hd_bit_count(class.slot.bits), page.fresh);
+      assert_int_equal(hd_bit_count(hdi_slot_bits(&class.slot)), page.fresh);
       assert_int_equal(class.zeroed, zeroed);
     }
   }

@@ -29,10 +29,8 @@ static hd_unit *new_page(unsigned class_index) {
   assert_non_null(page);
   assert_true(hdi_page_init(heap, page, class_index, units, zeroed));
   page->zeroed = true; /* as a fresh one */
-  page->state = HD_PAGE_CURRENT;
-  page->credit = 1;
-  page->group_at = HD_NO_GROUP;
-  class = (hd_class){.page = page, .step = 16};
+  class = (hd_class){.step = 16};
+  hdi_claim_begin(page, &class);
   return page;
 }
 
@@ -43,10 +41,12 @@ static void drop_page(hd_unit *page) {
   hdi_heap_give_run(heap, page, units, true);
 }
 
+static uint64_t slot_bits(void) { return hdi_slot_bits(&class.slot); }
+
 /* Take what the slot holds; returns how many. */
 static unsigned take_all(void) {
   unsigned count = 0;
-  for (; class.slot.bits != 0; count++) hdi_alloc_take(&class.slot, class.slot.bits);
+  for (; slot_bits() != 0; count++) hdi_alloc_take(&class.slot, slot_bits());
   return count;
 }
 
@@ -87,7 +87,13 @@ static void test_init_and_clear(void **state) {
     hd_block_state *map = page->map;
     uint32_t units = page->run_units, capacity = (uint32_t)page->capacity, map_end = (capacity + 63) / 64 * 64;
     assert_int_equal(capacity, page_bytes(page) / bytes);
-    for (uint32_t i = 0; i < map_end; i++) assert_int_equal(map[i], i < capacity ? HD_BLOCK_FREE : HD_BLOCK_NONE);
+    uint64_t *words = page->words;
+    assert_true((uintptr_t)words >= (uintptr_t)map + map_end || (uintptr_t)(words + map_end / 64) <= (uintptr_t)map);
+    for (uint32_t i = 0; i < map_end; i++) assert_int_equal(map[i], HD_BLOCK_FREE);
+    for (uint32_t i = 0; i < map_end / 64; i++) {
+      assert_int_equal(words[i], 0);
+      words[i] = UINT64_MAX;
+    }
     for (uint32_t i = 0; i < units; i++) {
       assert_ptr_equal(page[i].head, page);
       assert_int_equal(page[i].kind, HD_UNIT_PAGE);
@@ -100,7 +106,9 @@ static void test_init_and_clear(void **state) {
     assert_true(hdi_unit_block_index(page, page->base + (size_t)capacity * bytes) >= capacity);
     assert_true(hdi_unit_block_index(page, page->base + 1) >= capacity);
     drop_page(page);
-    for (uint32_t i = 0; i < map_end; i++) assert_int_equal(map[i], 0); /* the store asks for zeroed memory */
+    /* The store asks for zeroed memory, and has put its links in front by now. */
+    for (uint32_t i = sizeof(void *); i < map_end; i++) assert_int_equal(map[i], 0);
+    for (uint32_t i = 0; i < map_end / 64; i++) assert_true(words[i] == 0 || i == 0);
     for (uint32_t i = 0; i < units; i++) {
       assert_int_equal(page[i].owner, 0);
       assert_int_not_equal(page[i].kind, HD_UNIT_PAGE);
@@ -117,12 +125,12 @@ static void test_claims_cover_each_block_once(void **state) {
     memset(taken, 0, sizeof taken);
     uint32_t count = 0;
     while (hdi_claim_next(page, &class)) {
-      assert_int_not_equal(class.slot.bits, 0);
-      uint32_t claimed = (uint32_t)hd_bit_count(class.slot.bits);
+      assert_int_not_equal(slot_bits(), 0);
+      uint32_t claimed = (uint32_t)hd_bit_count(slot_bits());
       assert_true(claimed <= class.step);
-      assert_int_equal(page->credit, 1 + count + claimed);
-      while (class.slot.bits != 0) {
-        uint64_t offset = (uint64_t)((uint8_t *)hdi_alloc_take(&class.slot, class.slot.bits) - page->base);
+      assert_int_equal(page->held, count + claimed);
+      while (slot_bits() != 0) {
+        uint64_t offset = (uint64_t)((uint8_t *)hdi_alloc_take(&class.slot, slot_bits()) - page->base);
         assert_int_equal(offset % page->block_bytes, 0);
         assert_true(offset / page->block_bytes < page->capacity);
         assert_int_equal(taken[offset / page->block_bytes]++, 0);
@@ -146,7 +154,7 @@ static void test_virgin_blocks_last(void **state) {
   free_block(page, 3);
   free_block(page, 9);
   assert_true(hdi_claim_next(page, &class)); /* an eighth of what was handed out: worth a second look */
-  assert_int_equal(class.slot.bits, 1u << 3 | 1u << 9);
+  assert_int_equal(slot_bits(), 1u << 3 | 1u << 9);
   assert_int_equal(page->fresh, 16);
   assert_false(class.zeroed);
   assert_int_equal(take_all(), 2);
@@ -154,107 +162,151 @@ static void test_virgin_blocks_last(void **state) {
   assert_true(hdi_claim_next(page, &class)); /* one in sixteen is not */
   assert_int_equal(page->fresh, 32);
   assert_true(class.zeroed);
-  assert_int_equal(class.slot.bits, 0xffffu << 16);
+  assert_int_equal(slot_bits(), 0xffffu << 16);
   assert_int_equal(take_all(), 16);
-  for (uint32_t i = 4; i < 16; i++) free_block(page, i);
-  class.extend = true;
-  assert_true(hdi_claim_next(page, &class)); /* on demand they come first */
-  assert_int_equal(page->fresh, 48);
-  assert_false(class.extend);
   drop_page(page);
 }
 
+/* As another thread does, who has not told yet. */
+static void free_untold(hd_unit *page, uint32_t from, uint32_t to) {
+  for (uint32_t i = from; i < to; i++) hd_store_release(&page->map[i], HD_BLOCK_FREE);
+}
+
+/* What others freed of the group; it is in its word from then on, and counts as used until they tell. */
 static void test_claim_again_wants_a_quarter(void **state) {
   (void)state;
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   class.step = 64;
+  class.shared = true;
   assert_true(hdi_claim_next(page, &class));
   assert_int_equal(take_all(), 64);
   assert_int_equal(hdi_claim_again(page, &class), 0);
-  for (uint32_t i = 0; i < 15; i++) free_block(page, 2 * i);
-  uint32_t credit = page->credit;
+  for (uint32_t i = 0; i < 15; i++) free_untold(page, 2 * i, 2 * i + 1);
   class.pause = 0;
   assert_int_equal(hdi_claim_again(page, &class), 0);
-  assert_int_equal(page->credit, credit);
-  free_block(page, 63);
+  assert_int_equal(page->words[0], 0x15555555);
+  assert_int_equal(page->held, 64 + 15);
+  assert_int_equal(hdi_page_used(page), 64);
+  free_untold(page, 63, 64);
   class.zeroed = true;
   for (int pause = 0; pause < 3; pause++) assert_int_equal(hdi_claim_again(page, &class), 0); /* it failed: not again at once */
   uint64_t bits = hdi_claim_again(page, &class);
   assert_true(bits == (0x15555555u | UINT64_C(1) << 63));
-  assert_int_equal(page->credit, credit - 1 + 16);
+  assert_true(slot_bits() == bits);
+  assert_int_equal(page->held, 64 + 16);
   assert_false(class.zeroed);
   drop_page(page);
 }
 
-static uint64_t quick(hd_unit *page) {
-  uint64_t bits = hdi_claim_quick(page, &class);
-  if (bits != 0) class.slot.bits = bits;
-  return bits;
-}
-
-/* The next group, where there is nothing else to see to: all of it was handed out, some is free, nobody has told of frees. */
-static void test_quick_claim(void **state) {
-  (void)state;
+/* A page of three groups, all of its blocks taken. */
+static hd_unit *three_groups(void) {
   hd_unit *page = new_page(hdi_sizeclass_of(64));
   class.step = 64;
   for (int i = 0; i < 3; i++) {
     assert_true(hdi_claim_next(page, &class));
-    assert_int_equal(quick(page), 0); /* virgin blocks come after */
     assert_int_equal(take_all(), 64);
   }
   assert_int_equal(page->fresh, 192);
-  page->group_at = 0;
-  assert_int_equal(quick(page), 0);
-  free_block(page, 65);
-  for (uint32_t i = 100; i < 128; i++) free_block(page, i);
-  uint32_t credit = page->credit;
-  class.extend = true;
-  assert_int_equal(quick(page), 0);
-  class.extend = false;
-  hd_store_relaxed(&page->remote_count, 1u);
-  assert_int_equal(quick(page), 0);
-  hd_store_relaxed(&page->remote_count, 0u);
-  class.zeroed = true;
-  uint64_t bits = quick(page);
-  assert_true(bits == (UINT64_C(0xfffffff) << 36 | 2));
-  assert_int_equal(page->group_at, 64);
-  assert_int_equal(page->credit, credit + 29);
-  assert_ptr_equal(class.slot.blocks, page->base + 64 * 64);
-  assert_ptr_equal(class.slot.map, page->map + 64);
-  assert_false(class.zeroed);
-  assert_int_equal(take_all(), 29);
-  page->group_at = 128; /* the last one: round again where an eighth is free */
-  for (uint32_t i = 1; i < 24; i++) free_block(page, i);
-  assert_int_equal(quick(page), 0);
+  return page;
+}
+
+/* The next group that has something, without a look at any byte. */
+static void test_claim_forward(void **state) {
+  (void)state;
+  hd_unit *page = three_groups();
+  assert_int_equal(hdi_claim_forward(page, &class), 0);
   free_block(page, 130);
-  assert_int_equal(quick(page), 0xfffffe);
-  assert_int_equal(page->group_at, 0);
-  assert_int_equal(take_all(), 23);
-  page->fresh = 160; /* as if half of the last group had never been handed out */
-  memset((void *)(page->map + 160), HD_BLOCK_FREE, 32);
-  page->group_at = 64;
-  credit = page->credit;
-  assert_int_equal(quick(page), 4);
-  assert_int_equal(page->credit, credit + 1);
+  free_block(page, 131);
+  assert_int_equal(hdi_claim_forward(page, &class), 0); /* of the last group itself */
+  page->group = 0;
+  class.zeroed = true;
+  free_untold(page, 65, 66);
+  assert_int_equal(hdi_claim_forward(page, &class), 0xc);
+  assert_int_equal(page->group, 2);
+  assert_false(class.zeroed);
+  assert_ptr_equal(class.slot.blocks, page->base + 128 * 64);
+  assert_ptr_equal(class.slot.map, page->map + 128);
+  assert_int_equal(take_all(), 2);
+  page->group = 0;
+  assert_int_equal(hdi_claim_forward(page, &class), 0);
+  page->group = HD_NO_GROUP;
+  free_block(page, 5);
+  assert_int_equal(hdi_claim_forward(page, &class), 0x20);
+  assert_int_equal(page->group, 0);
   assert_int_equal(take_all(), 1);
-  memset((void *)(page->map + 160), HD_BLOCK_LIVE, 32);
-  page->fresh = 192;
-  for (uint32_t i = 0; i < 192; i++) free_block(page, i);
-  page->group_at = 64;
-  assert_int_equal(quick(page), 0); /* all is free: from the start again */
+  free_block(page, 70);
+  class.shared = true; /* the bytes say more than the words, so there is more to do */
+  assert_int_equal(hdi_claim_forward(page, &class), 0);
   drop_page(page);
 }
 
-/* A page of one group has no next one. */
-static void test_quick_claim_of_a_full_page(void **state) {
+/* Where fewer were freed than would pay, nothing is counted; what was counted and not taken since adds to them. */
+static void test_counted_again(void **state) {
   (void)state;
-  hd_unit *page = taken_page();
-  assert_int_equal(hdi_claim_quick(page, &class), 0);
-  page->group_at = HD_NO_GROUP; /* as when it has just become CURRENT: all in use, as far as the owner knows */
-  hd_store_release(&page->map[3], HD_BLOCK_FREE);
-  assert_int_equal(hdi_claim_quick(page, &class), 0);
-  free_block(page, 5);
-  assert_int_equal(hdi_claim_quick(page, &class), 0x28);
+  hd_unit *page = three_groups();
+  uint32_t count = 99;
+  class.page_count = 2; /* an eighth, which is 24 blocks */
+  for (uint32_t i = 0; i < 23; i++) free_block(page, i);
+  assert_false(hdi_claim_again_pays(page, &class, &count));
+  assert_int_equal(count, 99);
+  assert_int_equal(hdi_page_words_most(page), 23);
+  free_block(page, 100);
+  assert_true(hdi_claim_again_pays(page, &class, &count));
+  assert_int_equal(count, 24);
+  assert_int_equal(page->credit, HD_CREDIT_CURRENT);
+  assert_true(hdi_claim_from(page, &class, 0));
+  assert_int_equal(take_all(), 23);
+  assert_int_equal(hdi_page_words_most(page), 24); /* one, really */
+  free_block(page, 101);
+  assert_false(hdi_claim_again_pays(page, &class, &count));
+  assert_int_equal(count, 2);
+  assert_int_equal(hdi_page_words_most(page), 2);
+  page->credit = 0; /* as after two thousand million frees */
+  hdi_heap_settle(heap, page);
+  assert_int_equal(page->state, HD_PAGE_CURRENT);
+  assert_int_equal(page->credit, HD_CREDIT_CURRENT);
+  assert_int_equal(hdi_page_words_most(page), page->capacity); /* nobody knows */
+  assert_false(hdi_claim_again_pays(page, &class, &count));
+  assert_int_equal(count, 2);
+  class.shared = true;
+  free_untold(page, 102, 105);
+  hdi_claim_look(page, &class, 1);
+  assert_int_equal(hdi_page_words_most(page), 2 + 3);
+  drop_page(page);
+}
+
+/* Words by twos and the last one; and what the slot holds apart. */
+static void test_count_words(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(16));
+  uint32_t expected = 0;
+  for (uint32_t i = 0; i < 64; i++) page->words[i] = UINT64_C(0x9e3779b97f4a7c15) << i;
+  for (uint32_t groups = 0; groups <= 64; groups++) {
+    page->fresh = groups * 64;
+    assert_int_equal(hdi_page_count_words(page), expected);
+    if (groups < 64) expected += (uint32_t)__builtin_popcountll(page->words[groups]);
+  }
+  page->fresh = 65;
+  page->words[0] = page->words[1] = page->apart = UINT64_MAX;
+  assert_int_equal(hdi_page_count_words(page), 192);
+  page->state = HD_PAGE_FULL; /* whose `next` lies there */
+  assert_int_equal(hdi_page_count_words(page), 128);
+  drop_page(page);
+}
+
+/* Blocks that read as zero stay apart from those that are freed meanwhile. */
+static void test_apart(void **state) {
+  (void)state;
+  hd_unit *page = new_page(hdi_sizeclass_of(64));
+  assert_true(hdi_claim_next(page, &class));
+  assert_true(class.zeroed);
+  hdi_alloc_take(&class.slot, slot_bits());
+  free_block(page, 0);
+  assert_int_equal(slot_bits(), 0xfffe);
+  assert_int_equal(page->words[0], 1);
+  assert_int_equal(hdi_page_used(page), 0);
+  assert_int_equal(take_all(), 15);
+  assert_int_equal(page->apart, 0);
   drop_page(page);
 }
 
@@ -262,9 +314,10 @@ static void test_quick_claim_of_a_full_page(void **state) {
 static void test_claim_again_leaves_virgin_blocks(void **state) {
   (void)state;
   hd_unit *page = new_page(hdi_sizeclass_of(64));
+  class.shared = true;
   assert_true(hdi_claim_next(page, &class));
   assert_int_equal(take_all(), 16);
-  for (uint32_t i = 0; i < 16; i++) free_block(page, i);
+  free_untold(page, 0, 16);
   assert_int_equal(hdi_claim_again(page, &class), 0xffff);
   assert_int_equal(page->fresh, 16);
   assert_int_equal(hdi_page_used(page), 16);
@@ -278,7 +331,7 @@ static void test_claims_all_of_old_memory(void **state) {
   page->zeroed = false;
   class.busy = true;
   assert_true(hdi_claim_next(page, &class));
-  assert_true(class.slot.bits == UINT64_MAX);
+  assert_true(slot_bits() == UINT64_MAX);
   assert_false(class.zeroed);
   assert_int_equal(page->fresh, 64);
   assert_int_equal(take_all(), 64);
@@ -289,20 +342,13 @@ static void test_claims_all_of_old_memory(void **state) {
 static void test_claims_nothing_of_a_full_page(void **state) {
   (void)state;
   hd_unit *page = taken_page();
-  assert_int_equal(hdi_claim_again(page, &class), 0);
-  assert_int_equal(class.pause, 0);
   assert_false(hdi_claim_next(page, &class));
   free_block(page, 5);
   assert_true(hdi_claim_next(page, &class) == false); /* one in 64 is too few */
   for (uint32_t i = 8; i < 16; i++) free_block(page, i);
   assert_true(hdi_claim_next(page, &class));
-  assert_true(class.slot.bits == 0xff20u);
+  assert_true(slot_bits() == 0xff20u);
   drop_page(page);
-}
-
-/* As another thread does, who has not told yet. */
-static void free_untold(hd_unit *page, uint32_t from, uint32_t to) {
-  for (uint32_t i = from; i < to; i++) hd_store_release(&page->map[i], HD_BLOCK_FREE);
 }
 
 /* What others have freed and not told of is found by its bytes, where they are known to free; a look in vain is the last. */
@@ -320,7 +366,7 @@ static void test_counts_what_is_untold(void **state) {
   assert_true(hdi_claim_next(page, &class)); /* nobody has told */
   assert_int_equal(page->fresh, 208);
   assert_int_equal(take_all(), 16);
-  class.told = true;
+  class.told = class.shared = true;
   assert_true(hdi_claim_next(page, &class)); /* 22 of 208 are too few */
   assert_int_equal(page->fresh, 224);
   assert_int_equal(take_all(), 16);
@@ -329,8 +375,8 @@ static void test_counts_what_is_untold(void **state) {
   class.told = true;
   assert_true(hdi_claim_next(page, &class)); /* 28 of 224 are an eighth */
   assert_int_equal(page->fresh, 224);
-  assert_true(class.told && class.slot.bits == UINT64_C(0xf) << 60);
-  assert_int_equal(page->credit, 1 + 224 + 4);
+  assert_true(class.told && slot_bits() == UINT64_C(0xf) << 60);
+  assert_int_equal(page->held, 224 + 28);
   drop_page(page);
 }
 
@@ -338,7 +384,7 @@ static void test_counts_what_is_untold(void **state) {
 static void test_counts_a_page_that_seems_full(void **state) {
   (void)state;
   hd_unit *page = taken_page();
-  class.told = true;
+  class.told = class.shared = true;
   assert_false(hdi_claim_next(page, &class)); /* nothing is free at all */
   assert_false(class.told);
   free_untold(page, 7, 10);
@@ -348,20 +394,8 @@ static void test_counts_a_page_that_seems_full(void **state) {
   assert_false(hdi_claim_next(page, &class)); /* nobody has told since */
   class.told = true;
   assert_true(hdi_claim_next(page, &class));
-  assert_true(class.slot.bits == 0x780u);
-  assert_int_equal(page->credit, 1 + 64 + 4);
-  drop_page(page);
-}
-
-/* More of them were wanted, but for another page: of one that has none left it takes what is free. */
-static void test_wants_more_than_there_is(void **state) {
-  (void)state;
-  hd_unit *page = taken_page();
-  for (uint32_t i = 20; i < 40; i++) free_block(page, i);
-  class.extend = true;
-  assert_true(hdi_claim_next(page, &class));
-  assert_true(class.slot.bits == 0xfffff00000u);
-  assert_false(class.extend);
+  assert_true(slot_bits() == 0x780u);
+  assert_int_equal(page->held, 64 + 4);
   drop_page(page);
 }
 
@@ -369,9 +403,9 @@ static void test_wants_more_than_there_is(void **state) {
 static void test_counted_but_live(void **state) {
   (void)state;
   hd_unit *page = taken_page();
-  page->credit -= 20;
+  page->held -= 20;
   assert_false(hdi_claim_next(page, &class));
-  page->credit = 1;
+  page->held = 0;
   assert_false(hdi_claim_next(page, &class));
   drop_page(page);
 }
@@ -382,7 +416,7 @@ static void check_purge(size_t block_bytes, const uint32_t *keep, size_t keep_co
   size_t step = hdi_os.page_bytes, expected = 0;
   memset(page->base, 0x5a, page_bytes(page));
   page->fresh = (uint32_t)page->capacity;
-  page->group_at = claimed / 64 * 64;
+  page->group = (uint16_t)(claimed / 64);
   for (size_t i = 0; i < keep_count; i++) hd_store_relaxed(&page->map[keep[i]], HD_BLOCK_LIVE);
   bool stays[8 * HD_UNIT_BYTES / 4096] = {false};
   for (size_t i = 0; i <= keep_count; i++) {
@@ -424,13 +458,15 @@ int main(void) {
       cmocka_unit_test(test_claims_cover_each_block_once),
       cmocka_unit_test(test_virgin_blocks_last),
       cmocka_unit_test(test_claim_again_wants_a_quarter),
-      cmocka_unit_test(test_quick_claim), cmocka_unit_test(test_quick_claim_of_a_full_page),
+      cmocka_unit_test(test_claim_forward),
+      cmocka_unit_test(test_counted_again),
+      cmocka_unit_test(test_count_words),
+      cmocka_unit_test(test_apart),
       cmocka_unit_test(test_claim_again_leaves_virgin_blocks),
       cmocka_unit_test(test_claims_all_of_old_memory),
       cmocka_unit_test(test_claims_nothing_of_a_full_page),
       cmocka_unit_test(test_counts_what_is_untold),
       cmocka_unit_test(test_counts_a_page_that_seems_full),
-      cmocka_unit_test(test_wants_more_than_there_is),
       cmocka_unit_test(test_counted_but_live),
       cmocka_unit_test(test_purge_keeps_live_and_claimed),
   };

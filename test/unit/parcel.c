@@ -161,9 +161,9 @@ static void test_taken_in(void **state) {
   }
   assert_non_null(arrived()); /* it is full */
   assert_int_equal(hdi_heap_self->parcels_open, 0);
-  for (hd_slot *slot = &one.heap->class[hdi_sizeclass_of(BYTES)].slot; slot->bits != 0;) {
+  for (hd_slot *slot = &one.heap->class[hdi_sizeclass_of(BYTES)].slot; hdi_slot_bits(slot) != 0;) {
     have(&one, take_one); /* what it had claimed before */
-    one.blocks[hd_bit_count(slot->bits)] = one.taken;
+    one.blocks[hd_bit_count(hdi_slot_bits(slot))] = one.taken;
   }
   have(&one, take_one);
   assert_null(arrived());

@@ -40,7 +40,7 @@ static void test_zeroed_aligned_counted(void **state) {
     uint8_t *memory = hdi_store_take(bytes);
     assert_non_null(memory);
     assert_int_equal(hdi_store_used(), before + size);
-    assert_int_equal((uintptr_t)memory % (size < 4096 ? size : 4096), 0);
+    assert_int_equal((uintptr_t)memory % HD_STORE_MIN, 0);
     check_all(memory, size, 0);
     memset(memory, 0xa5, size);
     give_clean(memory, bytes);

@@ -61,8 +61,8 @@ static int two_pages(void **state) {
   left = hdi_space_find(first[0]);
   current = hdi_space_find(second[0]);
   assert_ptr_equal(class->page, current);
-  assert_int_equal(current->group_at, LAST_GROUP * 64);
-  assert_int_equal(class->slot.bits, 0);
+  assert_int_equal(current->group, LAST_GROUP);
+  assert_int_equal(hdi_slot_bits(&class->slot), 0);
   free_some(first, 0, EIGHTH);
   assert_ptr_equal(class->first, left);
   return 0;
@@ -80,8 +80,8 @@ static void test_turn(void **state) {
   assert_ptr_equal(take(), first[0]);
   assert_ptr_equal(class->page, left);
   assert_null(class->first);
-  assert_int_equal(hd_bit_count(class->slot.bits), 63);
-  assert_int_equal(hdi_page_used(left), PER_PAGE - EIGHTH + 64);
+  assert_int_equal(hd_bit_count(hdi_slot_bits(&class->slot)), 63);
+  assert_int_equal(hdi_page_used(left), PER_PAGE - EIGHTH + 1);
   assert_int_equal(current->state, HD_PAGE_FULL);
   assert_int_equal(hdi_page_used(current), PER_PAGE);
   free_some(second, 0, EIGHTH - 1);
@@ -104,11 +104,31 @@ static void test_left_with_free_blocks(void **state) {
 /* A group further on that has free blocks, where the next one has none. */
 static void test_groups_behind(void **state) {
   (void)state;
-  current->group_at = 0;
+  current->group = 0;
   free_some(second, 5 * 64, 5 * 64 + 2);
   assert_ptr_equal(take(), second[5 * 64]);
   assert_ptr_equal(take(), second[5 * 64 + 1]);
   assert_ptr_equal(take(), first[0]);
+}
+
+/* The same where others free: all groups are looked at before the page is left. */
+static void test_groups_behind_where_others_free(void **state) {
+  (void)state;
+  current->group = 0;
+  class->shared = true;
+  free_untold(current, 5 * 64, 2);
+  assert_ptr_equal(take(), second[5 * 64]);
+  assert_ptr_equal(class->page, current);
+}
+
+/* And the group that the slot stands for first of all, once they have told of some. */
+static void test_same_group_first(void **state) {
+  (void)state;
+  current->group = 3;
+  class->told = class->shared = true;
+  free_untold(current, 3 * 64, 32);
+  free_untold(current, 4 * 64, 32);
+  assert_ptr_equal(take(), second[3 * 64]);
 }
 
 /* An eighth of the page, none of it in the first group. */
@@ -122,7 +142,7 @@ static void test_round_again(void **state) {
 static void test_all_free(void **state) {
   (void)state;
   free_some(second, 0, PER_PAGE);
-  assert_int_equal(current->credit, 1);
+  assert_int_equal(hdi_page_used(current), 0);
   assert_ptr_equal(hdi_space_find(take()), current);
 }
 
@@ -138,7 +158,7 @@ static void test_told_of_the_next_page(void **state) {
   (void)state;
   free_elsewhere(left, 200, 203);
   assert_ptr_equal(take(), first[0]);
-  assert_int_equal(hdi_page_used(left), PER_PAGE - EIGHTH - 3 + 64);
+  assert_int_equal(hdi_page_used(left), PER_PAGE - EIGHTH - 3 + 1);
   assert_int_equal(hd_load_relaxed(&left->remote_count), 0);
 }
 
@@ -150,7 +170,7 @@ static void fill_third(size_t blocks) {
     class->busy = false;
     take();
   }
-  assert_int_equal(class->slot.bits, 0);
+  assert_int_equal(hdi_slot_bits(&class->slot), 0);
   assert_int_equal(class->page->fresh, blocks);
   free_some(first, EIGHTH, 2 * EIGHTH);
   assert_ptr_equal(class->first, left);
@@ -185,6 +205,7 @@ static void test_only_virgin_blocks_there(void **state) {
     hd_store_relaxed(&left->map[i], HD_BLOCK_LIVE);
     hd_store_relaxed(&left->map[PER_PAGE - EIGHTH + i], HD_BLOCK_FREE);
   }
+  memset(left->words, 0, EIGHTH / 8);
   left->fresh = PER_PAGE - EIGHTH;
   assert_ptr_equal(take(), first[PER_PAGE - EIGHTH]);
   assert_ptr_equal(class->page, left);
@@ -198,7 +219,6 @@ static void test_virgin_blocks_wait(void **state) {
   hd_unit *page = class->page;
   for (size_t i = 0; i < EIGHTH; i++) assert_ptr_equal(hdi_space_find(take()), left);
   assert_int_equal(page->state, HD_PAGE_PARTIAL);
-  assert_int_equal(page->group_at, HD_NO_GROUP);
   assert_int_equal(hdi_page_used(page), PER_PAGE - 16);
   assert_int_equal(page->fresh, PER_PAGE - 16);
   for (size_t i = 0; i < 16; i++) assert_ptr_equal(hdi_space_find(take()), page);
@@ -210,7 +230,7 @@ static void test_virgin_blocks_wait(void **state) {
 static void test_virgin_blocks_wait_for_mail(void **state) {
   (void)state;
   fill_third(PER_PAGE - 16);
-  class->told = true;
+  class->told = class->shared = true;
   assert_ptr_equal(take(), first[EIGHTH]);
   assert_false(class->told);
 }
@@ -320,7 +340,7 @@ static void test_used_up_with_virgin_blocks(void **state) {
   (void)state;
   fill_third(PER_PAGE - 16);
   hd_unit *page = class->page;
-  hd_store_owned(&page->credit, PER_PAGE + 1);
+  hd_store_owned(&page->held, PER_PAGE);
   assert_ptr_equal(take(), first[EIGHTH]);
   assert_int_equal(page->state, HD_PAGE_FULL);
   assert_null(class->first);
@@ -334,7 +354,7 @@ static void test_few_blocks_do_not_wait(void **state) {
   hd_class *few = &heap->class[hdi_sizeclass_of(FEW_BYTES)];
   for (size_t i = 0; i < FEW; i++) assert_non_null(blocks[i] = hd_heap_malloc(heap, FEW_BYTES));
   assert_non_null(hd_heap_malloc(heap, FEW_BYTES));
-  while (few->slot.bits != 0) assert_non_null(hd_heap_malloc(heap, FEW_BYTES));
+  while (hdi_slot_bits(&few->slot) != 0) assert_non_null(hd_heap_malloc(heap, FEW_BYTES));
   hd_unit *page = few->page;
   assert_true(page->fresh < FEW);
   free_some(blocks, 0, FEW / 2);
@@ -342,20 +362,13 @@ static void test_few_blocks_do_not_wait(void **state) {
   assert_ptr_equal(hdi_space_find(hd_heap_malloc(heap, FEW_BYTES)), page);
 }
 
-/* A class that wants more than it has gets it of its own page, if there is any left in it. */
-static void test_none_left_to_extend(void **state) {
-  (void)state;
-  class->extend = true;
-  assert_ptr_equal(take(), first[0]);
-  assert_false(class->extend);
-}
-
 /* A try at the same group that failed is the more rarely repeated, until one succeeds. */
 static void test_pauses(void **state) {
   (void)state;
   static const uint8_t pauses[] = {3, 7, 15, 31, 31};
   class->last_pause = 1;
-  free_some(second, 0, 1);
+  class->shared = true;
+  free_untold(current, PER_PAGE - 64, 1);
   for (size_t i = 0; i < sizeof pauses; i++) {
     class->pause = 0;
     assert_int_equal(hdi_claim_again(current, class), 0);
@@ -363,10 +376,9 @@ static void test_pauses(void **state) {
   }
   for (int i = 0; i < 31; i++) assert_int_equal(hdi_claim_again(current, class), 0);
   assert_int_equal(class->pause, 0);
-  free_some(second, PER_PAGE - 64, PER_PAGE);
+  free_untold(current, PER_PAGE - 64, 64);
   assert_true(hdi_claim_again(current, class) == UINT64_MAX);
-  class->slot.bits = UINT64_MAX;
-  while (class->slot.bits != 0) hdi_alloc_take(&class->slot, class->slot.bits);
+  while (hdi_slot_bits(&class->slot) != 0) hdi_alloc_take(&class->slot, hdi_slot_bits(&class->slot));
   assert_int_equal(hdi_claim_again(current, class), 0);
   assert_int_equal(class->pause, 3);
 }
@@ -413,34 +425,34 @@ enum { BACK_BYTES = 720, BACK_MOST = 1000 };
 
 static hd_class *back_class(void) { return &hdi_heap_self->class[hdi_sizeclass_of(BACK_BYTES)]; }
 
-/* What its thread frees in the group that the slot stands for, the next malloc takes; it stays counted as claimed, and is not clean. */
+/* What its thread frees in the group that the slot stands for, the next malloc takes, and it is not clean. */
 static void test_goes_back_into_the_slot(void **state) {
   (void)state;
   if (hdi_heap_is_empty(hdi_heap_self)) skip(); /* hardened mode takes other ways */
   void *a = hd_malloc(BACK_BYTES), *b = hd_malloc(BACK_BYTES), *c = hd_malloc(BACK_BYTES);
   hd_class *its = back_class();
   hd_unit *page = hdi_space_find(b);
-  uint64_t bits = its->slot.bits, index = hdi_unit_block_index(page, b);
-  uint32_t credit = page->credit;
+  uint64_t bits = hdi_slot_bits(&its->slot), index = hdi_unit_block_index(page, b);
+  uint32_t used = hdi_page_used(page);
   assert_ptr_equal(its->page, page);
-  its->zeroed = true;
+  assert_false(its->zeroed);
   memset(b, 0xff, BACK_BYTES);
   hd_free(b);
-  assert_int_equal(page->credit, credit);
-  assert_true(its->slot.bits == (bits | UINT64_C(1) << (index - page->group_at)));
+  assert_int_equal(hdi_page_used(page), used - 1);
+  assert_true(hdi_slot_bits(&its->slot) == (bits | UINT64_C(1) << (index - page->group * 64)));
   assert_int_equal(hd_load_relaxed(&page->map[index]), HD_BLOCK_FREE);
   uint8_t *again = hd_calloc(1, BACK_BYTES);
   assert_ptr_equal(again, b);
   for (size_t i = 0; i < BACK_BYTES; i++) assert_int_equal(again[i], 0);
-  assert_true(its->slot.bits == bits);
+  assert_true(hdi_slot_bits(&its->slot) == bits);
   hd_free(c);
   hd_free(a);
   assert_ptr_equal(hd_malloc(BACK_BYTES), hd_min((uintptr_t)a, (uintptr_t)c));
-  assert_int_equal(page->credit, credit);
+  assert_int_equal(hdi_page_used(page), used - 1);
   hd_free(b);
 }
 
-/* Blocks of other groups, and of pages that were left, are counted and not taken at once. */
+/* Blocks of other groups, and of pages that were left, are in their words and not taken at once. */
 static void test_goes_back_nowhere_else(void **state) {
   (void)state;
   if (hdi_heap_is_empty(hdi_heap_self)) skip();
@@ -450,27 +462,28 @@ static void test_goes_back_nowhere_else(void **state) {
   do { /* the second group of some page */
     assert_true(count < BACK_MOST);
     blocks[count++] = hd_malloc(BACK_BYTES);
-  } while (count < 2 || its->page->group_at != 64);
+  } while (count < 2 || its->page->group != 1);
   hd_unit *page = its->page;
-  uint32_t credit = page->credit;
-  uint64_t bits = its->slot.bits;
+  uint32_t used = hdi_page_used(page);
+  uint64_t bits = hdi_slot_bits(&its->slot);
   size_t at = 0;
   while (hdi_space_find(blocks[at]) != page || hdi_unit_block_index(page, blocks[at]) >= 64) at++;
+  uint64_t index = hdi_unit_block_index(page, blocks[at]);
   hd_free(blocks[at]);
-  assert_int_equal(page->credit, credit - 1);
-  assert_true(its->slot.bits == bits);
+  assert_int_equal(hdi_page_used(page), used - 1);
+  assert_true(hdi_slot_bits(&its->slot) == bits);
+  assert_true((page->words[0] >> index & 1) != 0);
   blocks[at] = NULL;
   while (its->page == page) {
     assert_true(count < BACK_MOST);
     blocks[count++] = hd_malloc(BACK_BYTES);
   }
-  assert_int_equal(page->group_at, HD_NO_GROUP);
-  credit = page->credit;
-  bits = its->slot.bits;
+  used = hdi_page_used(page);
+  bits = hdi_slot_bits(&its->slot);
   for (at = count - 1; hdi_space_find(blocks[at]) != page;) at--;
   hd_free(blocks[at]);
-  assert_true(its->slot.bits == bits);
-  assert_int_equal(page->credit, credit - 1);
+  assert_true(hdi_slot_bits(&its->slot) == bits);
+  assert_int_equal(hdi_page_used(page), used - 1);
   blocks[at] = NULL;
   for (at = 0; at < count; at++) hd_free(blocks[at]);
 }
@@ -492,23 +505,23 @@ static void test_misuse_goes_nowhere(void **state) {
   do {
     assert_true(count < BACK_MOST);
     blocks[count++] = hd_malloc(BACK_BYTES);
-  } while (its->page->group_at != 64 || its->slot.bits == 0);
+  } while (its->page->group != 1 || hdi_slot_bits(&its->slot) == 0);
   hd_unit *page = its->page;
   uint8_t *live = blocks[--count], *end = page->base + page->capacity * page->block_bytes;
   assert_true(page->capacity % 64 != 0 && end < page->base + HD_UNIT_BYTES);
   assert_int_equal(hd_option_set("onerror", "ignore"), HD_OK);
   hd_misuse_hook_set(ts_count_report);
-  uint32_t credit = page->credit;
-  uint64_t bits = its->slot.bits;
+  uint32_t used = hdi_page_used(page);
+  uint64_t bits = hdi_slot_bits(&its->slot);
   misuse(end, "HD-E02");
   for (size_t within = 1; within < page->block_bytes; within++) misuse(live + within, "HD-E01");
   misuse(page->base + (64 + hd_lowest_bit(bits)) * page->block_bytes, "HD-E03");
-  assert_true(its->slot.bits == bits);
+  assert_true(hdi_slot_bits(&its->slot) == bits);
   hd_free(live);
-  bits = its->slot.bits;
+  bits = hdi_slot_bits(&its->slot);
   misuse(live, "HD-E03");
-  assert_true(its->slot.bits == bits);
-  assert_int_equal(page->credit, credit);
+  assert_true(hdi_slot_bits(&its->slot) == bits);
+  assert_int_equal(hdi_page_used(page), used - 1);
   hd_misuse_hook_set(NULL);
   hd_option_set("onerror", "abort");
   while (count > 0) hd_free(blocks[--count]);
@@ -537,43 +550,19 @@ static void test_same_group_where_others_free(void **state) {
     do {
       assert_true(count < BACK_MOST);
       assert_non_null(blocks[count++] = hd_malloc(BYTES));
-    } while (its->page->fresh < 64 || its->page->group_at != 0 || its->slot.bits != 0);
+    } while (its->page->fresh < 64 || its->page->group != 0 || hdi_slot_bits(&its->slot) != 0);
     hd_unit *page = its->page;
     free_untold(page, 0, FREED);
-    its->told = told;
+    its->told = its->shared = told;
     its->pause = 0;
     void *p = hd_malloc(BYTES);
     assert_ptr_equal(hdi_space_find(p), page);
     assert_int_equal(hdi_unit_block_index(page, p), told ? 0 : 64);
-    if (told) assert_int_equal(hd_bit_count(its->slot.bits), FREED - 1);
+    if (told) assert_int_equal(hd_bit_count(hdi_slot_bits(&its->slot)), FREED - 1);
     hd_free(p);
     for (count = tell(page, FREED, blocks, count); count > 0;) hd_free(blocks[--count]);
     its->told = false;
   }
-}
-
-/* A busy class whose few blocks others free, and tell of, and which comes back for them, gets more. */
-static void test_more_where_others_free(void **state) {
-  (void)state;
-  if (hdi_heap_is_empty(hdi_heap_self)) skip();
-  enum { BYTES = 880, STEP = 4 };
-  void *blocks[STEP];
-  hd_class *its = &hdi_heap_self->class[hdi_sizeclass_of(BYTES)];
-  for (size_t i = 0; i < STEP; i++) assert_non_null(blocks[i] = hd_malloc(BYTES));
-  hd_unit *page = its->page;
-  assert_int_equal(page->fresh, STEP);
-  free_untold(page, 0, 2);
-  size_t count = tell(page, 2, blocks, STEP);
-  page->credit -= hdi_remote_take(page);
-  its->told = its->busy = true;
-  its->short_claims = 7;
-  its->pause = 0;
-  void *p = hd_malloc(BYTES);
-  assert_int_equal(hdi_unit_block_index(page, p), STEP);
-  assert_false(its->extend);
-  hd_free(p);
-  while (count > 0) hd_free(blocks[--count]);
-  its->told = false;
 }
 
 int main(void) {
@@ -581,6 +570,8 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_turn, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_left_with_free_blocks, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_groups_behind, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_groups_behind_where_others_free, two_pages, end_pages),
+      cmocka_unit_test_setup_teardown(test_same_group_first, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_round_again, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_all_free, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_told_of_this_page, two_pages, end_pages),
@@ -596,14 +587,12 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_two_with_virgin_blocks, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_used_up_with_virgin_blocks, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_few_blocks_do_not_wait, two_pages, end_pages),
-      cmocka_unit_test_setup_teardown(test_none_left_to_extend, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_pauses, two_pages, end_pages),
       cmocka_unit_test(test_far),
       cmocka_unit_test(test_goes_back_into_the_slot),
       cmocka_unit_test(test_goes_back_nowhere_else),
       cmocka_unit_test(test_misuse_goes_nowhere),
       cmocka_unit_test(test_same_group_where_others_free),
-      cmocka_unit_test(test_more_where_others_free),
       cmocka_unit_test(test_out_of_the_list_in_any_order), /* last: it leaves old memory, which is claimed by larger pieces */
   };
   return cmocka_run_group_tests_name("turns", tests, NULL, NULL);
