@@ -19,6 +19,8 @@
 /* On a variable without a value: src/heddle.ld puts it behind those that every process writes; HEAP: right behind them. */
 #define HD_HEAP_DATA __attribute__((section(".bss.heap")))
 #define HD_LATER_DATA __attribute__((section(".bss.later")))
+/* On a table without addresses that every process reads: it lies on the page of those that the loader writes, which is closed then. */
+#define HD_LOADER_DATA __attribute__((section(".data.rel.ro")))
 #define HD_HIDDEN __attribute__((visibility("hidden"))) /* on a variable's declaration: reached without a table of addresses */
 /* A text that every start reads. It stands in the page of data that is written anyway: where constants lie, the first that is read brings
  * up to 64 KiB of the file into memory. */

@@ -1,6 +1,6 @@
 /* malloc and free: the fast paths, inlined into the shims of the override layer and of api.c.
  *
- * malloc: a table in the heap says for each multiple of 16 bytes where the class's slot lies; the lowest bit of the slot's word is the
+ * malloc: a table says for each size where in the heap the class's slot lies; the lowest bit of the slot's word is the
  * block. free: the middle bits of the address lead to the unit's entry; if this heap owns it and the address is the start of a live block,
  * the page's credit becomes one less, the block's bit is set in the word of its group, and its byte becomes free.
  * Everything else is in alloc.c.
@@ -61,7 +61,7 @@ FAST void *hdi_alloc_take_at(hd_slot *slot, uint64_t word_at, uint64_t bits) {
 
 FAST void *hdi_alloc_take(hd_slot *slot, uint64_t bits) { return hdi_alloc_take_at(slot, slot->word_at, bits); }
 
-FAST hd_slot *hdi_alloc_small_slot(hd_heap *heap, size_t bytes) { return (hd_slot *)((uint8_t *)heap + heap->slot_at[(bytes + 15) >> 4]); }
+FAST hd_slot *hdi_alloc_small_slot(hd_heap *heap, size_t bytes) { return (hd_slot *)((uint8_t *)heap + hdi_heap_slot_at[bytes]); }
 
 /* The hit path, with what to do for more than a small class's bytes and for a slot without blocks. A caller who must not return NULL passes
  * functions of its own, so that nothing is left to check here. */
@@ -88,8 +88,9 @@ FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
   return place;
 }
 
-/* A block of a small class that the heap owns, or misuse. */
-FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
+/* A block of a small class that the thread's heap owns, or misuse. The heap is asked for anew where it is needed: to keep it would take a
+ * register that those need who come here with others' blocks. */
+FAST void hdi_free_own(hd_place place, hd_unit *unit) {
   uint64_t *words = hd_load_owned(&unit->words);
   HD_NOW(words);
   if (HD_UNLIKELY(place.index >= hd_load_owned(&unit->capacity))) {
@@ -101,9 +102,7 @@ FAST void hdi_free_own(hd_place place, hd_unit *unit, hd_heap *heap) {
     return;
   }
   HD_NOW(place.index);
-  bool event = hdi_free_credit(unit);
-  hdi_free_mark(words, place.map, place.index);
-  if (HD_UNLIKELY(event)) hdi_free_event(heap, unit);
+  if (HD_UNLIKELY(hdi_free_index(unit, words, place.map, place.index))) hdi_free_event(hdi_heap_self, unit);
 }
 
 FAST void hdi_free(void *p) {
@@ -116,7 +115,7 @@ FAST void hdi_free(void *p) {
     return;
   }
   if (!HD_PLACE_FIRST) place = hdi_free_place(unit, p);
-  hdi_free_own(place, unit, heap);
+  hdi_free_own(place, unit);
 }
 
 /* The same for a caller who says what was asked for. Only hardened mode compares, so the size matters on the slow way alone. */
@@ -130,7 +129,7 @@ FAST void hdi_free_sized(void *p, size_t bytes, size_t alignment) {
     return;
   }
   if (!HD_PLACE_FIRST) place = hdi_free_place(unit, p);
-  hdi_free_own(place, unit, heap);
+  hdi_free_own(place, unit);
 }
 
 /* ---- heaps with one user, by their user --------------------------------------------------------------------------- */

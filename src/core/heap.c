@@ -25,6 +25,16 @@ enum {
   PAUSE_LEAST = 1  /* where that starts, a power of two less one as well */
 };
 
+/* In the first 16 classes every multiple of 16, to 512 of 32, to 1,024 of 64: as hdi_sizeclass_of. */
+#define SIZES(above, to, class_index) [(above) + 1 ...(to)] = (uint16_t)offsetof(hd_heap, class[class_index])
+#define FINE(i) SIZES(((i) - 1) * 16, (i) * 16, i)
+#define BELOW_512(i) SIZES(256 + ((i) - 1) * 32, 256 + (i) * 32, HD_FINE_CLASSES + (i))
+#define BELOW_1024(i) SIZES(512 + ((i) - 1) * 64, 512 + (i) * 64, HD_FINE_CLASSES + 8 + (i))
+#define EIGHT(of, i) of((i) + 1), of((i) + 2), of((i) + 3), of((i) + 4), of((i) + 5), of((i) + 6), of((i) + 7), of((i) + 8)
+
+HD_LOADER_DATA uint16_t hdi_heap_slot_at[HD_SMALL_MAX + 1] = {(uint16_t)offsetof(hd_heap, class[1]), EIGHT(FINE, 0), EIGHT(FINE, 8),
+                                                              EIGHT(BELOW_512, 0), EIGHT(BELOW_1024, 0)};
+
 HD_LATER_DATA hd_heap hdi_heap_empty;
 __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
 __thread hd_heap *hdi_heap_hidden __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;

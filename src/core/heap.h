@@ -107,9 +107,6 @@ enum hd_heap_life { HD_HEAP_USED, HD_HEAP_ORPHAN, HD_HEAP_DEAD /* its thread van
 enum hd_heap_hold { HD_HOLD_NOT, HD_HOLD_GATE, HD_HOLD_LOCK, HD_HOLD_OWN };
 
 struct hd_heap {
-  /* Where the slot of each multiple of 16 bytes lies; set once. Here, so that malloc reads no constants. */
-  uint16_t slot_at[HD_SMALL_STEPS + 1];
-
   hd_space *space;
   bool explicit_heap;             /* made by hd_heap_create */
   bool one_user;                  /* explicit, but used like a thread's heap: by its gate, not under the lock */
@@ -185,12 +182,8 @@ FAST hd_heap *hdi_heap_mine(void) {
   return HD_LIKELY(!hdi_heap_is_empty(heap)) ? heap : hdi_heap_hidden;
 }
 
-/* Once in a heap's life, before its first malloc. */
-static inline void hdi_heap_set_slots(hd_heap *heap) {
-  for (unsigned i = 0; i <= HD_SMALL_STEPS; i++) {
-    heap->slot_at[i] = (uint16_t)(offsetof(hd_heap, class) + hdi_sizeclass_of((size_t)i * 16) * sizeof(hd_class));
-  }
-}
+/* Where in a heap the slot for each small size lies. It lies among what the loader writes to, so that malloc reads no page of constants. */
+extern HD_HIDDEN uint16_t hdi_heap_slot_at[HD_SMALL_MAX + 1];
 
 /* Fill the slot of a class with free blocks. The caller is inside the gate (or has the lock). false: no memory. */
 bool hdi_heap_refill(hd_heap *heap, unsigned class_index);

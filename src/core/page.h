@@ -56,42 +56,36 @@ static inline bool hdi_page_has_news(const hd_unit *page) { return hd_load_relax
 /* The group behind the one that the class's slot stands for; the first one, if it stands for none. */
 static inline uint32_t hdi_page_next_group(const hd_unit *page) { return (uint16_t)(page->group + 1); }
 
-/* Free a block of a page that the heap owns: first the page's credit goes down, then the bit of its group's word is set, and last its byte
- * becomes free, so that a collector that finds all bytes free knows that all credits are counted, and that no word will change any more
- * (gate.h). */
+/* Free the block at an index of a page that the heap owns; true when the page's credit ran out. The bit of its group's word is set, the
+ * credit goes down, and last its byte becomes free, so that a collector that finds all bytes free knows that all credits are counted, and
+ * that no word will change any more (gate.h). */
 #ifdef HD_FAST_ASM
-FAST bool hdi_free_credit(hd_unit *page) {
-  __asm__ goto("subl $1, %[credit]\n\tjz %l[event]" : : [credit] "m"(page->credit) : "cc", "memory" : event);
+FAST bool hdi_free_index(hd_unit *page, uint64_t *words, hd_block_state *map, uint64_t index) {
+  uint64_t bit = 0; /* in the register of free's argument: those of the map and the heap must not move */
+  __asm__("btsq %[index], %[bit]" : [bit] "+D"(bit) : [index] "r"(index) : "cc"); /* by the index's low bits */
+  __asm__ volatile("orq %[bit], %[bits]" : [bits] "+m"(words[index >> 6]) : [bit] "r"(bit) : "cc");
+  __asm__ goto("subl $1, %[credit]\n\tmovb %[dead], %[state]\n\tjz %l[event]" /* the store keeps the flags of the subtraction */
+               :
+               : [credit] "m"(page->credit), [state] "m"(*(uint8_t *)(map + index)), [dead] "i"(HD_BLOCK_FREE)
+               : "cc", "memory"
+               : event);
   return false;
 event:
   return true;
 }
-
-FAST void hdi_free_mark(uint64_t *words, hd_block_state *map, uint64_t index) {
-  uint64_t bit = 0;
-  __asm__("btsq %[index], %[bit]" : [bit] "+r"(bit) : [index] "r"(index) : "cc"); /* by the index's low bits, in any register */
-  __asm__ volatile("orq %[bit], %[bits]" : [bits] "+m"(words[index >> 6]) : [bit] "r"(bit) : "cc");
-  __asm__ volatile("movb %[dead], %[state]" : [state] "=m"(*(uint8_t *)(map + index)) : [dead] "i"(HD_BLOCK_FREE));
-}
 #else
-FAST bool hdi_free_credit(hd_unit *page) {
-  uint32_t credit = page->credit - 1;
-  hd_store_owned(&page->credit, credit);
-  return credit == 0;
-}
-
-FAST void hdi_free_mark(uint64_t *words, hd_block_state *map, uint64_t index) {
+FAST bool hdi_free_index(hd_unit *page, uint64_t *words, hd_block_state *map, uint64_t index) {
   uint64_t *word = &words[index >> 6];
+  uint32_t credit = page->credit - 1;
   hd_store_owned(word, *word | (uint64_t)1 << (index & 63));
+  hd_store_owned(&page->credit, credit);
   hd_store_release(map + index, HD_BLOCK_FREE);
+  return credit == 0;
 }
 #endif
 
-/* Both. true when the page's credit ran out. */
 FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
-  bool event = hdi_free_credit(page);
-  hdi_free_mark(page->words, page->map, (uint64_t)(state - page->map));
-  return event;
+  return hdi_free_index(page, page->words, page->map, (uint64_t)(state - page->map));
 }
 
 /* Whether a page is of a small class of a thread's heap. */

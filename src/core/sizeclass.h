@@ -13,7 +13,6 @@
 enum {
   HD_FINE_CLASSES = 16,              /* multiples of 16 */
   HD_SMALL_MAX = 1024,               /* largest size whose slot is looked up */
-  HD_SMALL_STEPS = HD_SMALL_MAX / 16, /* sizes that are, in steps of 16 */
   HD_SMALL_CLASSES = HD_FINE_CLASSES + 2 * 8,
   HD_MEDIUM_MAX = 56 * 1024,         /* largest size that shares a page with others */
   HD_MEDIUM_CLASSES = 5 * 8 + 6,

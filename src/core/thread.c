@@ -207,7 +207,6 @@ hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
     heap = take_heap();
     if (heap == NULL) return NULL;
     heap->explicit_heap = explicit_heap; /* before a collector can see it */
-    hdi_heap_set_slots(heap);
     hd_store_relaxed(&heap->life, (uint32_t)HD_HEAP_DEAD);
     heap->next_registered = hd_load_relaxed(&registered);
     while (!hd_swap_if(&registered, &heap->next_registered, heap)) {

@@ -151,8 +151,10 @@ MUTANTS = [
          "    hdi_parcel_look(heap);\n    if (heap->held != HD_HOLD_OWN && heap->held != HD_HOLD_GATE) continue;\n")]),
 
     Mutant("last_bit", "a block's byte is free before its bit is set", "core/page.h", [
-        ("  hd_store_owned(word, *word | (uint64_t)1 << (index & 63));\n  hd_store_release(map + index, HD_BLOCK_FREE);",
-         "  hd_store_release(map + index, HD_BLOCK_FREE);\n  hd_store_owned(word, *word | (uint64_t)1 << (index & 63));")]),
+        ("  hd_store_owned(word, *word | (uint64_t)1 << (index & 63));\n", ""),
+        ("  hd_store_release(map + index, HD_BLOCK_FREE);\n  return credit == 0;",
+         "  hd_store_release(map + index, HD_BLOCK_FREE);\n  hd_store_owned(word, *word | (uint64_t)1 << (index & 63));\n"
+         "  return credit == 0;")]),
     Mutant("put_back", "a group into which blocks go back is purged by what its word held", "core/purge.c", [
         ("bool freely = heap->held == HD_HOLD_GATE && hdi_page_frees_freely(page);", "bool freely = false;")]),
     Mutant("put_back_user", "the blocks of a heap with one user are taken not to go back", "core/page.h", [
@@ -236,8 +238,8 @@ def main():
     parser.add_argument("--out", default=HERE.parents[1] / "build" / "sched-mutants", help="where to build")
     parser.add_argument("--cc", default="cc")
     parser.add_argument("--model", action="append", help="only the mutants of this model")
-    parser.add_argument("--limit", type=int, default=60000, help="schedules a mutant")
-    parser.add_argument("--seed", type=int, default=20261121)
+    parser.add_argument("--limit", type=int, default=120000, help="schedules a mutant")
+    parser.add_argument("--seed", type=int, default=20261127)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
     models = options.model or sorted({mutant.model for mutant in MUTANTS})

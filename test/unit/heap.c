@@ -398,6 +398,14 @@ static void test_left_for_nothing(void **state) {
   hd_heap_destroy(small);
 }
 
+/* The table that malloc looks small sizes up in says what the formula says. */
+static void test_table_of_slots(void **state) {
+  (void)state;
+  for (size_t bytes = 0; bytes <= HD_SMALL_MAX; bytes++) {
+    assert_int_equal(hdi_heap_slot_at[bytes], offsetof(hd_heap, class) + hdi_sizeclass_of(bytes) * sizeof(hd_class));
+  }
+}
+
 static int new_heap(void **state) {
   (void)state;
   return (heap = hd_heap_create(NULL)) != NULL ? 0 : -1;
@@ -425,6 +433,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_broken_pages, new_heap, end_heap),
       cmocka_unit_test(test_zeroes_in_own_memory),
       cmocka_unit_test(test_left_for_nothing),
+      cmocka_unit_test(test_table_of_slots),
   };
   return cmocka_run_group_tests_name("heap", tests, NULL, NULL);
 }
