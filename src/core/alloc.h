@@ -2,7 +2,7 @@
  *
  * malloc: a table says for each size where in the heap the class's slot lies; the lowest bit of the slot's word is the
  * block. free: the middle bits of the address lead to the unit's entry; if this heap owns it and the address is the start of a live block,
- * the page's credit becomes one less, the block's bit is set in the word of its group, and its byte becomes free.
+ * the block's bit is set in the word of its group, the page's credit becomes one less, and the block's byte becomes free.
  * Everything else is in alloc.c.
  * The instruction counts are checked by the golden listings in test/golden/.
  * SPDX-License-Identifier: MIT */
@@ -42,12 +42,13 @@ void hdi_free_event(hd_heap *heap, hd_unit *page);
 SLOW void hdi_free_misfit(hd_unit *unit, uint64_t index);
 SLOW void hdi_free_dead(hd_unit *unit, uint64_t index);
 
+/* Keeps the compiler from putting a value off, or from working it out in another way. */
 #ifdef HD_FAST_ASM
-#define HD_HAS_NOW 1
-#define HD_NOW(index) __asm__("" : "+r"(index))
+enum { HD_PLACE_FIRST = 1 };
+#define HD_NOW(value) __asm__("" : "+r"(value))
 #else
-#define HD_HAS_NOW 0
-#define HD_NOW(index) ((void)(index))
+enum { HD_PLACE_FIRST = 0 };
+#define HD_NOW(value) ((void)(value))
 #endif
 
 /* The lowest block of a slot's word, whose bits are not 0. */
@@ -80,8 +81,6 @@ FAST void *hdi_alloc(size_t bytes) { return hdi_alloc_else(bytes, hdi_alloc_medi
  * where it goes (decision 28). As long as a block is live its page's fields stay as they are, so whoever may free it may read them; of any
  * other pointer the place means nothing until it has been checked. The compiler is kept from putting that off, and from adding up the
  * place once for check and store, which takes a step more. Checkers of races must not see loads that nobody uses. */
-enum { HD_PLACE_FIRST = HD_HAS_NOW };
-
 FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
   hd_place place = {hdi_unit_block_index(unit, p), hd_load_owned(&unit->map)};
   HD_NOW(place.index);

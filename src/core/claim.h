@@ -127,33 +127,24 @@ static inline bool hdi_claim_again_pays(hd_unit *page, const hd_class *class, ui
   return hdi_claim_pays(page, class, *count + told);
 }
 
-/* The first group in [from, to) with a free block that has been handed out before; to: there is none. */
-static inline uint32_t hdi_claim_group(hd_unit *page, const hd_class *class, uint32_t from, uint32_t to) {
-  uint32_t group = from;
-  while (group < to && hdi_claim_look(page, class, group) == 0) group++;
-  return group;
-}
-
-/* Let the class's slot stand for that group from `from` on. false: there is none. */
-static inline bool hdi_claim_from(hd_unit *page, hd_class *class, uint32_t from) {
-  uint32_t groups = (page->fresh + 63) / 64;
-  uint32_t group = hdi_claim_group(page, class, from, groups);
-  if (group >= groups) return false;
-  hdi_claim_group_of(page, class, group);
-  return true;
-}
-
-/* The next group of a CURRENT page that has a bit in its word: what most claims come to. Returns its bits, 0 if there is none, or if others
- * free blocks of the class. */
-FAST uint64_t hdi_claim_forward(hd_unit *page, hd_class *class) {
-  if (HD_UNLIKELY(class->shared)) return 0;
-  for (uint32_t group = hdi_page_next_group(page); group * 64 < page->fresh; group++) {
-    uint64_t bits = page->words[group];
+/* Let the class's slot stand for the first group from `from` on with a free block that has been handed out before. look: at its bytes as
+ * well, where others free. Returns its bits, 0 if there is none. */
+FAST uint64_t hdi_claim_find(hd_unit *page, hd_class *class, uint32_t from, bool look) {
+  for (uint32_t group = from; group * 64 < page->fresh; group++) {
+    uint64_t bits = look ? hdi_claim_look(page, class, group) : page->words[group];
     if (HD_UNLIKELY(bits == 0)) continue;
     hdi_claim_group_of(page, class, group);
     return bits;
   }
   return 0;
+}
+
+static inline bool hdi_claim_from(hd_unit *page, hd_class *class, uint32_t from) { return hdi_claim_find(page, class, from, true) != 0; }
+
+/* The next group of a CURRENT page that has a bit in its word: what most claims come to. Returns its bits, 0 if there is none, or if others
+ * free blocks of the class. */
+FAST uint64_t hdi_claim_forward(hd_unit *page, hd_class *class) {
+  return HD_UNLIKELY(class->shared) ? 0 : hdi_claim_find(page, class, hdi_page_next_group(page), false);
 }
 
 /* Have the processor fetch the first lines of what is claimed, where they are not at hand: free wrote nothing into these blocks, so in a

@@ -22,8 +22,8 @@ enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_LONE_MOST
 /* Units that a heap's cache of runs takes: at first, and where threads meet at the space. */
 enum { HD_CACHE_UNITS = 16, HD_CACHE_UNITS_MOST = 64 };
 
-/* The group that a class takes blocks from. Bit i of its word stands for block i; what it has is free in the byte map. In small classes of
- * a thread's heap the blocks of the group that the thread frees come back here as in any other group (decision 33). */
+/* The group that a class takes blocks from. Bit i of its word stands for block i; what it has is free in the byte map. What the owner
+ * frees of the group comes back there, as in any other group (decision 33). */
 typedef struct hd_slot {
   uint64_t word_at;       /* where the group's word lies, from here; 0: nowhere, and it reads as empty */
   size_t block_bytes;

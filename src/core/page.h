@@ -84,6 +84,7 @@ FAST bool hdi_free_index(hd_unit *page, uint64_t *words, hd_block_state *map, ui
 }
 #endif
 
+/* The same by its byte. */
 FAST bool hdi_free_local(hd_unit *page, hd_block_state *state) {
   return hdi_free_index(page, page->words, page->map, (uint64_t)(state - page->map));
 }

@@ -72,7 +72,7 @@ bool hdi_store_init(void *range, size_t bytes, size_t first_bytes) {
   return true;
 }
 
-static unsigned bin_of(size_t bytes) { return bytes <= HD_STORE_MIN ? 0 : hd_highest_bit(bytes - 1) + 1 - FIRST_SHIFT; }
+static unsigned bin_of(size_t bytes) { return hd_highest_bit(hdi_store_bytes(bytes)) - FIRST_SHIFT; }
 
 static hd_claim claim(uint8_t *start, size_t bytes) {
   if (store.open) return hdi_os_claim(start, bytes);
