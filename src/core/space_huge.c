@@ -14,6 +14,8 @@ enum {
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
   HUGE_FIRST_UNITS = 192,  /* but not in the first 12 MiB, of which one that is half empty would be too much, */
+  FAST_FIRST_UNITS = 64,   /* or 4 MiB where the program takes memory so fast that page faults are most of what it does: */
+  FAST_UNIT_NS = 46875,    /* a MiB in 0.75 ms, */
   HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, without pages that are being filled just now if need be; */
   HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
   LONG_UNITS = 16,         /* a run of 1 MiB or more, which is longer than any page; */
@@ -34,7 +36,6 @@ enum {
   SHORT_BLOCK = 4096       /* a block of this size touches all system pages that it lies in, or nearly */
 };
 
-_Static_assert((int)HUGE_FIRST_UNITS >= (int)HUGE_LOOK_UNITS, "there is as much below as is looked at");
 _Static_assert((int)SHORT_BLOCK <= (int)HD_ONE_UNIT_MAX, "handed_out is for pages of one unit");
 
 /* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
@@ -235,12 +236,24 @@ static bool is_dense_below(const hd_space *space, size_t first, size_t next) {
   return proves(look_below(space, first - HUGE_DEEP_UNITS + HUGE_LOOK_UNITS, whom), whom);
 }
 
+/* Whether the memory up to here, behind which a small process goes on, was taken fast. What all threads did counts. */
+static bool is_fast(size_t at) {
+  static atomic_size_t units;
+  static _Atomic uint64_t ns;
+  uint64_t now = hdi_os_spent_ns(), spent = now - hd_load_relaxed(&ns);
+  size_t taken = at - hd_load_relaxed(&units);
+  hd_store_relaxed(&units, at);
+  hd_store_relaxed(&ns, now);
+  return at >= FAST_FIRST_UNITS && now != 0 && spent <= taken * FAST_UNIT_NS;
+}
+
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
 void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end, hd_touch touch) {
   if (!asks_by_itself(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
-  if (first < last && first >= HUGE_FIRST_UNITS && is_dense_below(space, from, to - from)) ask(first, last, touch, true);
+  if (first == 0 || first >= last || (first < HUGE_FIRST_UNITS && !is_fast(first))) return;
+  if (is_dense_below(space, from, to - from)) ask(first, last, touch, true);
 }
 
 /* A limit counts units, whether they are touched or not. */

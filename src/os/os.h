@@ -71,6 +71,9 @@ void hdi_os_huge(void *address, size_t bytes, bool on);
  * nothing may have happened. */
 uint64_t hdi_os_touch(void *address, size_t bytes);
 
+/* Nanoseconds of processor time that all threads of the process have taken; 0: unknown. */
+uint64_t hdi_os_spent_ns(void);
+
 /* Milliseconds of a clock that never goes back. Coarse (some ms) and cheap. */
 uint64_t hdi_os_now_ms(void);
 

@@ -212,15 +212,17 @@ bool hdi_os_move(void *from, void *to, size_t bytes) {
 
 void hdi_os_huge(void *address, size_t bytes, bool on) { advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 
-static uint64_t thread_ns(void) {
+static uint64_t clock_ns(clockid_t clock) {
   struct timespec now = {0, 0};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+uint64_t hdi_os_spent_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
+
 uint64_t hdi_os_touch(void *address, size_t bytes) {
-  uint64_t before = thread_ns();
-  return advise(address, bytes, POPULATE_WRITE) ? thread_ns() - before : 0;
+  uint64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  return advise(address, bytes, POPULATE_WRITE) ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - before : 0;
 }
 
 uint64_t hdi_os_now_ms(void) {
