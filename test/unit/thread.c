@@ -162,6 +162,7 @@ enum { UNTOLD = 64, UNTOLD_BYTES = 32 };
 typedef struct untold_guest {
   guest who;
   void *blocks[UNTOLD];
+  bool again;
   sem_t freed;
 } untold_guest;
 
@@ -172,8 +173,11 @@ static void *take_twice(void *argument) {
   self->who.heap = hdi_heap_mine();
   sem_post(&self->who.begun);
   sem_wait(&self->freed);
-  self->who.heap->class[hdi_sizeclass_of(UNTOLD_BYTES)].told = true;
+  hd_class *class = &self->who.heap->class[hdi_sizeclass_of(UNTOLD_BYTES)];
+  class->told = class->shared = true;
+  void *first = self->blocks[0];
   for (int i = 0; i < UNTOLD; i++) self->blocks[i] = hd_malloc(UNTOLD_BYTES);
+  self->again = self->blocks[0] == first;
   sem_wait(&self->who.end);
   return NULL;
 }
@@ -194,6 +198,7 @@ static void test_untold_is_not_spare(void **state) {
   sem_post(&twice.freed);
   end(&large);
   end(&twice.who);
+  assert_true(twice.again);
   assert_ptr_equal(begin(&next[0], 1, NULL), large.heap);
   assert_ptr_equal(begin(&next[1], 1, NULL), twice.who.heap);
   for (int i = 0; i < 2; i++) end(&next[i]);
