@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from . import page, suite, tables
 from .figures import Results, Run
-from .measure import BASELINE, OLDER, ROOT, SUBJECT, BenchError, Runner, find_allocators
+from .measure import BASELINE, OLDER, ROOT, SUBJECT, BenchError, Runner, find_allocators, with_control
 from .suite import Row
 
 QUICK_BUDGET_S = 165
@@ -168,6 +168,7 @@ def write(path, text, console):
 @click.option("--idle", is_flag=True, help="Also memory returned and months in miniature (4 minutes for each allocator).")
 @click.option("--scaling", is_flag=True, help="Also 1, 2, 4, 8 and 16 threads, for the scaling curves.")
 @click.option("--install", is_flag=True, help="Install the real programs with apt-get first.")
+@click.option("--control", is_flag=True, help="Also a copy of Heddle's library: what it differs by is chance.")
 @click.option("--details", is_flag=True, help="A table per row with every allocator, too.")
 @click.option("--heddle", "heddle_path", default=str(ROOT / "build/libheddle.so"), help="Heddle's library.")
 @click.option("--peers", "peers_json", default=str(ROOT / "build/peers/peers.json"), help="Made by bench/peers.sh.")
@@ -217,6 +218,7 @@ def bench(console, **o):
         console.print(f"[yellow]note:[/yellow] {remark}", highlight=False)
     runner = Runner(o["out_dir"])
     try:
+        allocators = with_control(allocators, runner.tmp) if o["control"] else allocators
         return report(console, measure(console, runner, rows, allocators, o), o)
     finally:
         runner.close()

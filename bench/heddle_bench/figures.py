@@ -5,7 +5,7 @@ import statistics
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
-from .measure import Allocator, Sample
+from .measure import CONTROL, Allocator, Sample
 
 LEAST_CPU_S = 0.003  # below this a CPU time is mostly the clock's grain: smaller ones count as this, two such make no ratio
 
@@ -73,8 +73,8 @@ class Results:
         return mine / theirs
 
     def best_peer(self, row, what):
-        """The peer (not the subject) with the lowest minimum; None when nobody has one."""
-        values = [(self.least(row, n, what), n) for n in self.allocators if n != self.subject]
+        """The peer (neither the subject nor its copy) with the lowest minimum; None when nobody has one."""
+        values = [(self.least(row, n, what), n) for n in self.allocators if n not in (self.subject, CONTROL)]
         values = [v for v in values if v[0] is not None]
         return min(values)[1] if values else None
 

@@ -15,6 +15,7 @@ BENCH = Path(__file__).resolve().parent.parent
 ROOT = BENCH.parent
 BASELINE = "mimalloc3"
 SUBJECT = "heddle"
+CONTROL = "control"  # a copy of the subject: what it differs by is chance
 OLDER = ("jemalloc-deb", "mimalloc-deb")  # second builds of peers that are there anyway
 
 
@@ -67,6 +68,19 @@ def find_allocators(heddle, peers_json, wanted=None):
     if len(found) < 2:
         raise BenchError("a figure without a partner is no figure: at least two allocators are needed")
     return found, remarks
+
+
+def with_control(allocators, directory):
+    """The subject and a copy of it, both run from a directory of their own: under paths of one length, which decides where a program's
+    stack begins."""
+    subject = next((a for a in allocators if a.name == SUBJECT), None)
+    if subject is None:
+        raise BenchError(f"--control copies {SUBJECT}, which is not among the allocators")
+    pair = [Allocator(SUBJECT, str(Path(directory) / "subject.so"), subject.version)]
+    pair.append(Allocator(CONTROL, str(Path(directory) / "control.so"), f"a copy of {SUBJECT}"))
+    for one in pair:
+        shutil.copyfile(subject.path, one.path)
+    return pair + [a for a in allocators if a is not subject]
 
 
 def build_workloads(out_dir):

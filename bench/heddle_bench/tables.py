@@ -6,6 +6,7 @@ from rich.table import Table
 from rich.text import Text
 
 from .figures import MEANS
+from .measure import CONTROL
 
 
 MARKDOWN_ROWS = 10
@@ -87,7 +88,7 @@ def summary_cells(results, row):
     what, base, subject = results.time_of(row.name), results.baseline, results.subject
     to_best, best = results.against_best(row.name, what)
     rss_to_best, rss_best = results.against_best(row.name, "rss_kib")
-    return [
+    cells = [
         row.name,
         figure(results, row, subject, what),
         times(results.ratio(row.name, subject, base, what)),
@@ -98,11 +99,15 @@ def summary_cells(results, row):
         times(rss_to_best),
         rss_best or "-",
     ]
+    if CONTROL in results.allocators:
+        cells += [times(results.ratio(row.name, CONTROL, subject, of)) for of in (what, "rss_kib")]
+    return cells
 
 
 def summary_heads(results):
     base = results.baseline
-    return ["workload", "time", f"/{base}", "/best", "best", "peak MiB", f"/{base}", "/best", "smallest"]
+    copy = ["copy: time", "peak"] if CONTROL in results.allocators else []
+    return ["workload", "time", f"/{base}", "/best", "best", "peak MiB", f"/{base}", "/best", "smallest", *copy]
 
 
 def summary_table(results):

@@ -1,13 +1,14 @@
 """What the benchmark reports of figures made up for the purpose."""
 
 import json
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from heddle_bench import cli, page, tables
 from heddle_bench.figures import Results, Run
-from heddle_bench.measure import Allocator, BenchError, Sample, find_allocators
+from heddle_bench.measure import CONTROL, Allocator, BenchError, Sample, find_allocators, with_control
 from heddle_bench.suite import Row
 
 ALLOCATORS = [Allocator(name, "", "1") for name in ("heddle", "system")]
@@ -73,6 +74,31 @@ def test_means_by_the_minimum_and_by_the_median():
     line = next(line for line in shown(tables.geomean_table(results)).splitlines() if "heddle" in line)
     assert [cell.strip() for cell in line.strip("│ ").split("│")][2:] == ["2.00", "1", "1.00", "1", "0.30", "2.00"]
     assert "| **heddle** | 1 | 2.00 | **1.00** | **0.30** | 2.00 |" in tables.markdown(results, 3, "make bench")
+
+
+def test_a_copy_is_no_peer_and_tells_of_chance():
+    row = Row("larson t1", "larson", 1, ("larson",))
+    three = [*ALLOCATORS, Allocator(CONTROL, "", "a copy")]
+    results = Results([row], three, "system", "heddle")
+    for allocator, cpu, kib in zip(three, (0.040, 0.050, 0.030), (1000, 3000, 1500), strict=True):
+        results.add(row, allocator, Sample(cpu, cpu, kib, 10))
+    assert results.best_peer("larson t1", "cpu") == "system"
+    line = next(line for line in shown(tables.summary_table(results)).splitlines() if "larson" in line)
+    cells = [cell.strip() for cell in line.strip("│ ").split("│")]
+    assert cells[3:5] == ["0.80", "system"]
+    assert cells[-2:] == ["0.75", "1.50"]
+    assert len(tables.summary_heads(results_of((1,)))) == len(cells) - 2
+
+
+def test_a_copy_runs_from_a_path_of_the_same_length(tmp_path):
+    library = tmp_path / "libheddle.so"
+    library.write_bytes(b"its code")
+    heddle, control, system = with_control([Allocator("heddle", str(library), "this tree"), ALLOCATORS[1]], tmp_path)
+    assert (heddle.name, control.name, system.name) == ("heddle", CONTROL, "system")
+    assert len(heddle.path) == len(control.path)
+    assert [Path(a.path).read_bytes() for a in (heddle, control)] == [b"its code"] * 2
+    with pytest.raises(BenchError, match="not among the allocators"):
+        with_control(ALLOCATORS[1:], tmp_path)
 
 
 class RecordingRunner:
