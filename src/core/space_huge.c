@@ -236,15 +236,16 @@ static bool is_dense_below(const hd_space *space, size_t first, size_t next) {
   return proves(look_below(space, first - HUGE_DEEP_UNITS + HUGE_LOOK_UNITS, whom), whom);
 }
 
-/* Whether the memory up to here, behind which a small process goes on, was taken fast. What all threads did counts. */
+/* Whether the memory up to here, behind which a small process goes on, was taken fast since the last block began. What all threads did
+ * counts. Of memory that was given back, and is taken again below, nothing is known before the next block. */
 static bool is_fast(size_t at) {
-  static atomic_size_t units;
-  static _Atomic uint64_t ns;
-  uint64_t now = hdi_os_spent_ns(), spent = now - hd_load_relaxed(&ns);
-  size_t taken = at - hd_load_relaxed(&units);
-  hd_store_relaxed(&units, at);
-  hd_store_relaxed(&ns, now);
-  return at >= FAST_FIRST_UNITS && now != 0 && spent <= taken * FAST_UNIT_NS;
+  static atomic_size_t last_at;
+  static _Atomic uint64_t last_ns;
+  size_t before = hd_load_relaxed(&last_at);
+  uint64_t now = hdi_os_spent_ns(), spent = now - hd_load_relaxed(&last_ns);
+  hd_store_relaxed(&last_at, at);
+  hd_store_relaxed(&last_ns, now);
+  return at >= FAST_FIRST_UNITS && at > before && now != 0 && spent <= (at - before) * FAST_UNIT_NS;
 }
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
