@@ -208,8 +208,8 @@ static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes, hd_heap
 
 static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *heap) {
   hd_slot *slot = &heap->class[hdi_sizeclass_medium(bytes)].slot;
-  if (HD_UNLIKELY(hd_load_stable(uint64_t, hdi_slot_word(slot)) == 0 || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
-  uint64_t bits = hdi_slot_bits(slot); /* a collector may have been here since the look above */
+  if (HD_UNLIKELY(!hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
+  uint64_t bits = hdi_slot_bits(slot); /* not before: a collector may put another word in its place, and give the old one back */
   if (HD_UNLIKELY(bits == 0)) {
     hdi_gate_leave(heap);
     return hdi_alloc_slow(bytes);
