@@ -19,8 +19,7 @@ enum {
   HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, without pages that are being filled just now if need be; */
   HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
   LONG_UNITS = 16,         /* a run of 1 MiB or more, which is longer than any page; */
-  DEEP_OF_UNIT = 8,        /* than that, or than an eighth of what lies below, for a single unit, */
-  DEEP_OF_RUN = 3,         /* or a third, for a run, which is filled more often, */
+  DEEP_SHARE = 8,          /* than that, or than an eighth of what lies below, */
   DEEPEST_UNITS = 4096,    /* or than 256 MiB; */
   LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
   LACK_OF_RUN = 4,         /* or a quarter, if a run does, which will be filled */
@@ -197,15 +196,12 @@ static size_t resident(const hd_space *space, size_t from, size_t to) {
 }
 
 /* How many units below this one count. The more there are, the fewer have to be left out. */
-static size_t depth(size_t below, enum whom whom) {
-  size_t share = below / (is_for_run(whom) ? DEEP_OF_RUN : DEEP_OF_UNIT);
-  return hd_min(below, hd_min(hd_max(HUGE_DEEP_UNITS, share), DEEPEST_UNITS));
-}
+static size_t depth(size_t below) { return hd_min(below, hd_min(hd_max(HUGE_DEEP_UNITS, below / DEEP_SHARE), DEEPEST_UNITS)); }
 
 /* From below downwards, until enough units have told. */
 static evidence look_below(const hd_space *space, size_t below, enum whom whom) {
   evidence seen = {0, 0, 0};
-  size_t last = below - depth(below, whom);
+  size_t last = below - depth(below);
   size_t at = below, end = below; /* [at, end): a stretch to ask the system about */
   while (at > last && seen.units < HUGE_LOOK_UNITS) {
     enum witness witness = witness_of(space, --at, whom);

@@ -64,10 +64,8 @@ static bool next_is_huge(void) {
 
 static bool may_be_huge(void) { return hdi_os.huge_bytes == HUGE_BYTES && hdi_options.thp == HD_THP_AUTO; }
 
-/* What lies so many huge pages below counts no more: for a single unit, and for a run. */
-static size_t beyond(size_t share) { return hd_min(hd_max(16, hdi_space.top / HD_HUGE_UNITS / share), 128) + 1; }
-static size_t too_deep(void) { return beyond(7); }
-static size_t too_deep_for_run(void) { return beyond(2); }
+/* What lies so many huge pages below counts no more. */
+static size_t too_deep(void) { return hd_max(16, hdi_space.top / HD_HUGE_UNITS / 7) + 1; }
 
 /* So much that is empty that nothing tells any more of what was filled before. */
 static void forget(void) {
@@ -280,22 +278,8 @@ static void test_huge_pages_are_no_proof(void **state) {
     begin(state);
     take(8, 1);
     assert_int_equal(share_in_huge(1, bytes[i], 1, &p) > 0, may_be_huge());
-    share_in_huge((bytes[i] > HD_UNIT_BYTES ? too_deep_for_run() : too_deep()) + 12, bytes[i], 1, &p);
+    share_in_huge(too_deep() + 12, bytes[i], 1, &p);
     assert_int_equal(share_in_huge(8, bytes[i], 1, &p), 0);
-  }
-}
-
-/* Whoever has filled his memory is trusted for a third of it where runs come, and for an eighth, or 32 MiB, where single units do. */
-static void test_runs_are_trusted_longer(void **state) {
-  uint8_t *p = NULL;
-  for (size_t units = 1; units <= 2; units++) {
-    last = NULL;
-    begin(state);
-    while (hdi_space.top < 80 * HD_HUGE_UNITS) take(1, 0);
-    forget();
-    take(8, 1);
-    size_t share = share_in_huge(hdi_space.top / HD_HUGE_UNITS / 4, units * HD_UNIT_BYTES, 1, &p);
-    assert_in_range(share, units > 1 && may_be_huge() ? 100 : 0, !may_be_huge() ? 0 : units > 1 ? 100 : 99);
   }
 }
 
@@ -305,8 +289,7 @@ static void test_some_are_left_out(void **state) {
   for (size_t units = 1; units <= 2; units++) {
     begin(state);
     take(8, 1);
-    size_t huge_pages = (units > 1 ? too_deep_for_run() : too_deep()) + 4;
-    size_t share = share_in_huge(huge_pages, units * HD_UNIT_BYTES, units * HD_UNIT_BYTES, &p);
+    size_t share = share_in_huge(too_deep() + 4, units * HD_UNIT_BYTES, units * HD_UNIT_BYTES, &p);
     assert_in_range(share, may_be_huge() ? 60 : 0, may_be_huge() ? 99 : 0);
   }
 }
@@ -506,7 +489,6 @@ int main(void) {
       cmocka_unit_test(test_open_pages_are_left_out), /* first of all, in an empty process */
       cmocka_unit_test(test_beginning_of_long_run), /* while the process is small */
       cmocka_unit_test(test_few_are_left_out), /* while no more than 32 MiB below count */
-      cmocka_unit_test(test_runs_are_trusted_longer), /* while no more than 256 MiB do */
       cmocka_unit_test(test_system_gives_unasked),  /* before anything large is freed: the helper makes a table too */
       cmocka_unit_test(test_runs_tell_of_runs),
       cmocka_unit_test(test_huge_pages_are_no_proof),
