@@ -68,7 +68,7 @@ void race_empty_slots(void);
 /* ---- shapes ------------------------------------------------------------------------------------------------------ */
 
 typedef void race_shape(const race_plan *plan);
-race_shape race_crossfree, race_birth, race_pipeline, race_mail, race_resizing, race_crowd, race_waves; /* shapes_threads.c */
+race_shape race_crossfree, race_birth, race_pipeline, race_returns, race_mail, race_resizing, race_crowd, race_waves; /* shapes_threads.c */
 race_shape race_heaps, race_one_user, race_own_memory, race_arenas, race_pools;        /* shapes_objects.c */
 race_shape race_collect, race_look, race_forks;                                        /* shapes_world.c */
 race_shape race_canary;                                                                /* race.c */

@@ -1,12 +1,13 @@
 /* Shapes of threads alone: who allocates, who frees, who is born and who dies. See race.h.
  * SPDX-License-Identifier: MIT */
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 #include "race.h"
 
 enum { HELD = 64, LIFE_STEPS = 400, GENERATIONS = 8, BIRTHS = 150, PIPE_BLOCKS = 4000, RESIZES = 1200, CROWD_STEPS = 500 };
-enum { ROUNDS = 12, SENT = 3072, SENT_BYTES = 1000, WAVES = 10, WAVE_BLOCKS = 1500, WAVE_BYTES = 6 << 20 };
+enum { ROUNDS = 12, SENT = 3072, SENT_BYTES = 1000, WAVES = 10, WAVE_BLOCKS = 1500, WAVE_BYTES = 6 << 20, RETURNED = 4096, RETURNED_BYTES = 48 };
 
 void race_step(race_thread *self) {
   race_block *got = race_swap(ts_next(&self->rng), ts_below(&self->rng, 4) == 0 ? NULL : race_make(&self->rng));
@@ -74,6 +75,44 @@ static void produce_or_consume(race_thread *self) {
 void race_pipeline(const race_plan *plan) {
   race_run(plan, plan->threads, produce_or_consume);
   race_empty_slots();
+}
+
+/* ---- blocks that come back in silence ---------------------------------------------------------------------------------- */
+
+static _Atomic(race_block *) lent[RETURNED];
+static _Atomic unsigned lent_rounds, returned_rounds;
+
+static void wait_for(_Atomic unsigned *counter, unsigned value, memory_order order) {
+  while (atomic_load_explicit(counter, order) < value) sched_yield();
+}
+
+/* Thread 0 makes blocks, thread 1 frees seven of eight and says so in a way that orders nothing: that thread 0 may write what it gets next is
+ * for the library alone to order. The eighth stays until the end, so that no page becomes free as a whole and changes hands otherwise. */
+static void lend_or_return(race_thread *self) {
+  for (unsigned round = 1; round <= ROUNDS * self->plan->scale && self->index < 2; round++) {
+    if (self->index == 0) {
+      for (unsigned i = 0; i < RETURNED; i++) {
+        if (i % 8 == 0 && round > 1) continue;
+        race_block *block = race_fill(hd_malloc(RETURNED_BYTES), ts_next(&self->rng), RETURNED_BYTES);
+        atomic_store_explicit(&lent[i], block, memory_order_relaxed);
+      }
+      atomic_store_explicit(&lent_rounds, round, memory_order_release);
+      wait_for(&returned_rounds, round, memory_order_relaxed);
+    } else {
+      wait_for(&lent_rounds, round, memory_order_acquire);
+      for (unsigned i = 0; i < RETURNED; i++) {
+        if (i % 8 != 0) race_drop(atomic_load_explicit(&lent[i], memory_order_relaxed));
+      }
+      atomic_store_explicit(&returned_rounds, round, memory_order_relaxed);
+    }
+  }
+}
+
+void race_returns(const race_plan *plan) {
+  atomic_store(&lent_rounds, 0);
+  atomic_store(&returned_rounds, 0);
+  race_run(plan, plan->threads, lend_or_return);
+  for (unsigned i = 0; i < RETURNED; i += 8) race_drop(lent[i]);
 }
 
 /* ---- bursts that others free while their maker does something else ----------------------------------------------------- */
