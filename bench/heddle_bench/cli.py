@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from . import page, suite, tables
 from .figures import Results, Run
-from .measure import BASELINE, OLDER, ROOT, SUBJECT, BenchError, Runner, find_allocators, with_control
+from .measure import BASELINE, CONTROL, CONTROL_IS, OLDER, ROOT, SUBJECT, BenchError, Runner, find_allocators, with_control
 from .suite import Row
 
 QUICK_BUDGET_S = 165
@@ -211,6 +211,8 @@ def bench(console, **o):
             console.print(row.name, highlight=False)
         for a in allocators:
             console.print(f"[bold]{a.name}[/bold]  {a.version}", highlight=False)
+        if o["control"]:
+            console.print(f"[bold]{CONTROL}[/bold]  {CONTROL_IS}", highlight=False)
         return 0
     if o["install"]:
         install_programs(console)

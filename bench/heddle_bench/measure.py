@@ -15,7 +15,8 @@ BENCH = Path(__file__).resolve().parent.parent
 ROOT = BENCH.parent
 BASELINE = "mimalloc3"
 SUBJECT = "heddle"
-CONTROL = "control"  # a copy of the subject: what it differs by is chance
+CONTROL = "control"  # what it differs by is chance
+CONTROL_IS = f"a copy of {SUBJECT}"
 OLDER = ("jemalloc-deb", "mimalloc-deb")  # second builds of peers that are there anyway
 
 
@@ -77,7 +78,7 @@ def with_control(allocators, directory):
     if subject is None:
         raise BenchError(f"--control copies {SUBJECT}, which is not among the allocators")
     pair = [Allocator(SUBJECT, str(Path(directory) / "subject.so"), subject.version)]
-    pair.append(Allocator(CONTROL, str(Path(directory) / "control.so"), f"a copy of {SUBJECT}"))
+    pair.append(Allocator(CONTROL, str(Path(directory) / "control.so"), CONTROL_IS))
     for one in pair:
         shutil.copyfile(subject.path, one.path)
     return pair + [a for a in allocators if a is not subject]

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from rich.console import Console
 
 from heddle_bench import cli, page, tables
@@ -99,6 +100,17 @@ def test_a_copy_runs_from_a_path_of_the_same_length(tmp_path):
     assert [Path(a.path).read_bytes() for a in (heddle, control)] == [b"its code"] * 2
     with pytest.raises(BenchError, match="not among the allocators"):
         with_control(ALLOCATORS[1:], tmp_path)
+
+
+def test_the_copy_is_listed_where_it_is_asked_for(tmp_path):
+    library, peers = tmp_path / "libheddle.so", tmp_path / "peers.json"
+    library.write_bytes(b"its code")
+    peers.write_text(json.dumps({"peers": []}))
+    arguments = ["--list", "--only", "empty t1", "--heddle", str(library), "--peers", str(peers)]
+    for more, listed in (([], False), (["--control"], True)):
+        got = CliRunner().invoke(cli.main, arguments + more)
+        assert got.exit_code == 0, got.output
+        assert (f"{CONTROL}  a copy of heddle" in got.output.splitlines()) == listed
 
 
 class RecordingRunner:

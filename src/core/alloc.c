@@ -206,10 +206,11 @@ static __attribute__((noinline)) void *alloc_beyond_medium(size_t bytes, hd_heap
   return p;
 }
 
+/* Inside the gate, which it leaves, as no earlier look at the word would do: a collector may put another one in its place, and give the old
+ * one back. */
 static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *heap) {
   hd_slot *slot = &heap->class[hdi_sizeclass_medium(bytes)].slot;
-  if (HD_UNLIKELY(!hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
-  uint64_t bits = hdi_slot_bits(slot); /* not before: a collector may put another word in its place, and give the old one back */
+  uint64_t bits = hdi_slot_bits(slot);
   if (HD_UNLIKELY(bits == 0)) {
     hdi_gate_leave(heap);
     return hdi_alloc_slow(bytes);
@@ -219,25 +220,16 @@ static __attribute__((noinline)) void *alloc_from_slot(size_t bytes, hd_heap *he
   return p;
 }
 
-/* The block of a medium class that the thread freed last. false: there is none, or a collector is at it. A thread without a heap goes
- * through the empty one's gate, where nobody else looks, and finds nothing. */
-FAST bool take_cached(hd_heap *heap, size_t class_index, void **p) {
-  hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
-  if (HD_UNLIKELY(!hdi_gate_try(heap))) return false;
-  if (HD_UNLIKELY(magazine->top == magazine->first)) {
-    hdi_gate_leave(heap);
-    return false;
-  }
-  *p = hdi_heap_take_cached_block(magazine);
-  hdi_gate_leave(heap);
-  return true;
-}
-
+/* The block of its class that the thread freed last, else one of the class's slot. */
 HOT void *hdi_alloc_medium(size_t bytes) {
   hd_heap *heap = hdi_heap_self;
-  void *p = NULL;
   if (HD_UNLIKELY(bytes > HD_MEDIUM_MAX)) return alloc_beyond_medium(bytes, heap);
-  return HD_LIKELY(take_cached(heap, hdi_sizeclass_medium(bytes), &p)) ? p : alloc_from_slot(bytes, heap);
+  hd_magazine *magazine = hdi_heap_magazine(heap, hdi_sizeclass_medium(bytes));
+  if (HD_UNLIKELY(!hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
+  if (HD_UNLIKELY(magazine->top == magazine->first)) return alloc_from_slot(bytes, heap);
+  void *p = hdi_heap_take_cached_block(magazine);
+  hdi_gate_leave(heap);
+  return p;
 }
 
 /* ---- zeroed ------------------------------------------------------------------------------------------------------ */
@@ -252,7 +244,7 @@ FAST void clear_tiny(uint8_t *p, size_t bytes) {
   *(hd_pair *)p = zero;
   *(hd_pair *)(p + bytes - 16) = zero;
   *(hd_pair *)(p + ((bytes - 16) & 16)) = zero; /* of 64 the second quarter, */
-  *(hd_pair *)(p + (bytes / 2 & 48)) = zero;    /* of 64 the third, of 48 the middle */
+  *(hd_pair *)(p + (bytes / 2 & 48)) = zero; /* of 64 the third, of 48 the middle */
 }
 
 /* Returns p, so that memset is the last thing done. */
@@ -292,6 +284,20 @@ static __attribute__((noinline)) void *claim_class(hd_heap *heap, unsigned class
   bool zeroed = false;
   void *p = take(heap, &class_index, fit, &zeroed);
   return p != NULL && zero && !zeroed ? clear(p, hdi_sizeclass_bytes(class_index)) : p;
+}
+
+/* The block of a medium class that the thread freed last. false: there is none, or a collector is at it. A thread without a heap goes
+ * through the empty one's gate, where nobody else looks, and finds nothing. */
+static inline bool take_cached(hd_heap *heap, size_t class_index, void **p) {
+  hd_magazine *magazine = hdi_heap_magazine(heap, class_index);
+  if (HD_UNLIKELY(!hdi_gate_try(heap))) return false;
+  if (HD_UNLIKELY(magazine->top == magazine->first)) {
+    hdi_gate_leave(heap);
+    return false;
+  }
+  *p = hdi_heap_take_cached_block(magazine);
+  hdi_gate_leave(heap);
+  return true;
 }
 
 static inline void *alloc_class(hd_heap *heap, unsigned class_index, enum fit fit, bool zero) {

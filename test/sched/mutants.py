@@ -117,10 +117,10 @@ MUTANTS = [
         ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) {\n    free_later(p, heap);\n    return;\n  }\n  if (HD_UNLIKELY(!hdi_heap_keep",
          "  (void)free_later;\n  if (HD_UNLIKELY(!hdi_heap_keep")]),
     Mutant("purge_alloc", "a malloc takes what the magazine held before the gate", "core/alloc.c", [
-        ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) return false;\n"
-         "  if (HD_UNLIKELY(magazine->top == magazine->first)) {\n    hdi_gate_leave(heap);\n    return false;\n  }\n",
-         "  hd_cached *top = magazine->top;\n"
-         "  if (top == magazine->first || !hdi_gate_try(heap)) return false;\n  magazine->top = top;\n")]),
+        ("  if (HD_UNLIKELY(!hdi_gate_try(heap))) return hdi_alloc_slow(bytes);\n"
+         "  if (HD_UNLIKELY(magazine->top == magazine->first)) return alloc_from_slot(bytes, heap);\n",
+         "  hd_cached *top = magazine->top;\n  if (!hdi_gate_try(heap)) return hdi_alloc_slow(bytes);\n"
+         "  if (top == magazine->first) return alloc_from_slot(bytes, heap);\n  magazine->top = top;\n")]),
     Mutant("purge_alloc", "what is in the magazine is free by its byte", "core/heap.h", [
         ("hd_store_relaxed(state, HD_BLOCK_CACHED);", "hd_store_relaxed(state, HD_BLOCK_FREE);")]),
     Mutant("adopt", "a thread leaves its magazines full", "core/heap.c", [
