@@ -177,11 +177,20 @@ static __attribute__((noinline)) void *alloc_refilled(hd_heap *heap, hd_class *c
   return HD_LIKELY(p != NULL) ? p : hdi_alloc_slow(bytes);
 }
 
+static __attribute__((noinline)) void *alloc_in_turn(hd_heap *heap, hd_class *class, size_t bytes) {
+  uint64_t bits = hdi_claim_turn(class);
+  if (HD_UNLIKELY(bits == 0)) return alloc_refilled(heap, class, bytes);
+  void *p = hdi_alloc_take(&class->slot, bits);
+  hdi_gate_leave(heap);
+  return p;
+}
+
 /* A small class's slot is empty. What most claims come to is all here (decision 20). */
 HOT void *hdi_alloc_claim(size_t bytes, hd_slot *slot) {
   hd_heap *heap = hdi_heap_self;
   hd_class *class = (hd_class *)slot; /* which begins with it */
   if (HD_UNLIKELY(hdi_heap_is_empty(heap) || !hdi_gate_try(heap))) return hdi_alloc_slow(bytes);
+  if (HD_UNLIKELY(class->turn != 0)) return alloc_in_turn(heap, class, bytes);
   uint64_t bits = hdi_claim_here(heap, class);
   if (HD_UNLIKELY(bits == 0)) return alloc_refilled(heap, class, bytes);
   void *p = hdi_alloc_take(slot, bits);
@@ -365,8 +374,10 @@ static __attribute__((noinline)) void free_to_page(hd_unit *page, hd_block_state
 
 void hdi_free_event(hd_heap *heap, hd_unit *page) {
   hdi_gate_enter(heap);
-  /* A collector may have released the page between the last free and this. */
-  if (hdi_heap_owner(page) == heap) hdi_heap_settle(heap, page);
+  if (hdi_heap_owner(page) == heap) { /* a collector may have released the page between the last free and this */
+    if (page->state == HD_PAGE_CURRENT) hdi_claim_take_turns(page, &heap->class[page->class_index]);
+    hdi_heap_settle(heap, page);
+  }
   hdi_gate_leave(heap);
   hdi_purge_note();
 }

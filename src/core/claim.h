@@ -147,6 +147,15 @@ FAST uint64_t hdi_claim_forward(hd_unit *page, hd_class *class) {
   return HD_UNLIKELY(class->shared) ? 0 : hdi_claim_find(page, class, hdi_page_next_group(page), false);
 }
 
+/* malloc and free take turns at a group: what malloc may take lies apart, and what is freed goes into the group's word, from which the next
+ * turn is put apart when this one is used up. So malloc need not wait for free to know which bit it sets (decision 34). It begins where the
+ * credit of a page ran out that is CURRENT, unless others free blocks of the class. In heap.c. */
+void hdi_claim_take_turns(hd_unit *page, hd_class *class);
+
+/* The same as hdi_claim_here while they take turns. Where one is over and less than half of it has come back, the program keeps what it
+ * takes, and what was freed last is taken first again. In heap.c. */
+uint64_t hdi_claim_turn(hd_class *class);
+
 /* Have the processor fetch the first lines of what is claimed, where they are not at hand: free wrote nothing into these blocks, so in a
  * heap that is larger than the caches the program would wait for each of them (decision 29). Where they were never touched there is nothing
  * to fetch. */
@@ -198,7 +207,8 @@ static inline bool hdi_claim_next(hd_unit *page, hd_class *class) {
   return hdi_claim_untold(page, class) || (!hdi_claim_waits(page, class) && hdi_claim_virgin(page, class));
 }
 
-/* The bits of a class's slot, and if it has none, of another group of its page; 0: hdi_heap_refill has to go on. */
+/* The bits of a class's slot, and if it has none, of another group of its page; 0: hdi_heap_refill has to go on. Not while malloc and free
+ * take turns. */
 FAST uint64_t hdi_claim_here(hd_heap *heap, hd_class *class) {
   uint64_t bits = hdi_slot_bits(&class->slot);
   if (bits != 0) return bits; /* of a small class a signal handler's */
@@ -210,7 +220,7 @@ FAST uint64_t hdi_claim_here(hd_heap *heap, hd_class *class) {
 /* The bits of a class's slot, claimed if it has none. 0: no memory. */
 FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
-  uint64_t bits = hdi_claim_here(heap, class);
+  uint64_t bits = HD_LIKELY(class->turn == 0) ? hdi_claim_here(heap, class) : hdi_claim_turn(class);
   if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = hdi_slot_bits(&class->slot);
   return bits;
 }

@@ -22,7 +22,9 @@ enum {
   BULK_RUN = BULK_UNITS / 2, /* in runs of so many and fewer */
   CROWDED = 128,   /* times that somebody had the space's lock before the cache takes twice as much */
   PAUSE_MOST = 31, /* claims without a try at the same group: three after one that failed, seven after the next, up to this; */
-  PAUSE_LEAST = 1  /* where that starts, a power of two less one as well */
+  PAUSE_LEAST = 1, /* where that starts, a power of two less one as well */
+  TURN_BYTES = 8 * 1024,  /* of blocks that malloc and free take turns at, */
+  TURN_LEAST = 4   /* and so many blocks at least */
 };
 
 /* In the first 16 classes every multiple of 16, to 512 of 32, to 1,024 of 64: as hdi_sizeclass_of. */
@@ -284,6 +286,37 @@ uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   class->last_pause = PAUSE_LEAST;
   hdi_claim_group_of(page, class, group);
   return bits;
+}
+
+/* A turn of larger blocks is shorter, so that all of it stays in the first cache. */
+static uint64_t put_apart(hd_unit *page, hd_class *class, uint32_t count) {
+  uint64_t *word = &page->words[page->group];
+  uint64_t bits = *word, lowest = bits & -bits;
+  uint32_t most = TURN_BYTES >> hd_highest_bit(page->block_bytes);
+  if (most < 64) bits &= (lowest << most) - lowest;
+  hd_store_owned(word, *word & ~bits);
+  hd_store_owned(&page->apart, bits);
+  hdi_slot_set(&class->slot, &page->apart);
+  class->turn = (uint8_t)hd_min(count, most);
+  return bits;
+}
+
+void hdi_claim_take_turns(hd_unit *page, hd_class *class) {
+  if (class->page != page || page->group == HD_NO_GROUP || class->shared || !hdi_page_is_plain(page)) return;
+  const uint64_t *word = &page->words[page->group];
+  uint32_t count = hd_bit_count(*word);
+  if (hdi_slot_word(&class->slot) == word && count >= TURN_LEAST) put_apart(page, class, count);
+}
+
+uint64_t hdi_claim_turn(hd_class *class) {
+  hd_unit *page = class->page;
+  uint64_t bits = hdi_slot_bits(&class->slot);
+  if (bits != 0) return bits;
+  uint32_t count = hd_bit_count(page->words[page->group]);
+  if (!class->shared && count >= TURN_LEAST && count * 2 >= class->turn) return put_apart(page, class, count);
+  class->turn = 0;
+  hdi_claim_group_of(page, class, page->group);
+  return page->words[page->group];
 }
 
 __attribute__((noinline)) bool hdi_claim_waits(const hd_unit *page, const hd_class *class) {

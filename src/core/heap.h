@@ -78,6 +78,7 @@ typedef struct hd_class {
   bool told : 1;          /* other threads have told of frees of its blocks, and may have freed more */
   bool shared : 1;        /* they have told of some at any time: its pages' bytes say more than their words */
   uint8_t seen;           /* claims when the heap last looked whether it may give up what rests here */
+  uint8_t turn;           /* blocks that were put apart for malloc; 0: none are, and it takes what was freed last (decision 34) */
 } hd_class;
 
 _Static_assert(sizeof(hd_class) == 64, "a claim touches one line of its heap");

@@ -21,7 +21,8 @@ static const struct shape {
     {"crossfree", race_crossfree}, {"birth", race_birth},           {"pipeline", race_pipeline},   {"resizing", race_resizing},
     {"crowd", race_crowd},         {"heaps", race_heaps},           {"one_user", race_one_user},   {"own_memory", race_own_memory},
     {"arenas", race_arenas},       {"pools", race_pools},           {"collect", race_collect},     {"look", race_look},
-    {"mail", race_mail},           {"waves", race_waves},           {"forks", race_forks},         {"returns", race_returns}, {"canary", race_canary},
+    {"mail", race_mail},           {"waves", race_waves},           {"forks", race_forks},         {"returns", race_returns},
+    {"canary", race_canary},
 };
 
 enum { SHAPES = sizeof shapes / sizeof shapes[0], LISTED = SHAPES - 1 /* the canary is run by name only */ };

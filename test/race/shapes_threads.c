@@ -7,7 +7,8 @@
 #include "race.h"
 
 enum { HELD = 64, LIFE_STEPS = 400, GENERATIONS = 8, BIRTHS = 150, PIPE_BLOCKS = 4000, RESIZES = 1200, CROWD_STEPS = 500 };
-enum { ROUNDS = 12, SENT = 3072, SENT_BYTES = 1000, WAVES = 10, WAVE_BLOCKS = 1500, WAVE_BYTES = 6 << 20, RETURNED = 4096, RETURNED_BYTES = 48 };
+enum { ROUNDS = 12, SENT = 3072, SENT_BYTES = 1000, WAVES = 10, WAVE_BLOCKS = 1500, WAVE_BYTES = 6 << 20 };
+enum { RETURNED = 4096, RETURNED_BYTES = 48 };
 
 void race_step(race_thread *self) {
   race_block *got = race_swap(ts_next(&self->rng), ts_below(&self->rng, 4) == 0 ? NULL : race_make(&self->rng));
@@ -86,8 +87,8 @@ static void wait_for(_Atomic unsigned *counter, unsigned value, memory_order ord
   while (atomic_load_explicit(counter, order) < value) sched_yield();
 }
 
-/* Thread 0 makes blocks, thread 1 frees seven of eight and says so in a way that orders nothing: that thread 0 may write what it gets next is
- * for the library alone to order. The eighth stays until the end, so that no page becomes free as a whole and changes hands otherwise. */
+/* Thread 0 makes blocks, thread 1 frees seven of eight and says so in a way that orders nothing: that thread 0 may write what it gets next
+ * is for the library alone to order. The eighth stays to the end, so that no page becomes free as a whole and changes hands otherwise. */
 static void lend_or_return(race_thread *self) {
   for (unsigned round = 1; round <= ROUNDS * self->plan->scale && self->index < 2; round++) {
     if (self->index == 0) {

@@ -1,0 +1,183 @@
+/* Malloc and free take turns at a group where a program takes and frees the same few blocks (decision 34).
+ *
+ * SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "../support/support.h"
+#include "alone.h"
+#include "core/alloc.h"
+#include "core/claim.h"
+#include "core/page.h"
+#include "heddle.h"
+
+enum { TINY = 16, LONG = 1024, PER_PAGE = HD_UNIT_BYTES / TINY, LEAST = 4 };
+
+static void *kept[PER_PAGE];
+static unsigned keeps;
+
+static hd_class *class_of(size_t bytes) { return &hdi_heap_self->class[hdi_sizeclass_of(bytes)]; }
+
+static void *take(size_t bytes) {
+  void *p = hd_malloc(bytes);
+  TS_CHECK(p != NULL, "%zu bytes", bytes);
+  return p;
+}
+
+static void keep(size_t bytes) { kept[keeps++] = take(bytes); }
+
+static void pairs(size_t bytes, unsigned count) {
+  while (count-- > 0) hd_free(take(bytes));
+}
+
+/* So many that the page's credit has run out, whatever it was. */
+static void many_pairs(size_t bytes) { pairs(bytes, HD_CREDIT_CURRENT); }
+
+static bool takes_turns(size_t bytes) {
+  const hd_class *class = class_of(bytes);
+  return class->turn != 0 && hdi_slot_word(&class_of(bytes)->slot) == &class->page->apart;
+}
+
+/* Every block of the group that the page has handed out is live, in a word, or apart, and no two of these. */
+static void check_group(size_t bytes) {
+  const hd_unit *page = class_of(bytes)->page;
+  uint64_t word = page->words[page->group], apart = page->apart;
+  TS_CHECK((word & apart) == 0, "%llx are in both", (unsigned long long)(word & apart));
+  unsigned from = page->group * 64u, to = (unsigned)hd_min(page->fresh, from + 64);
+  for (unsigned i = from; i < to; i++) {
+    bool is_free = ((word | apart) >> (i - from) & 1) != 0;
+    TS_CHECK(is_free == (hd_load_relaxed(&page->map[i]) == HD_BLOCK_FREE), "block %u of the group", i - from);
+  }
+}
+
+static void from_the_4096th_on(void) {
+  keep(TINY);
+  TS_CHECK(hd_bit_count(hdi_slot_bits(&class_of(TINY)->slot)) == 63, "set up otherwise");
+  void *last = take(TINY);
+  hd_free(last);
+  TS_CHECK(!takes_turns(TINY) && take(TINY) == last, "turns from the start");
+  hd_free(last);
+  pairs(TINY, HD_CREDIT_CURRENT - 3);
+  TS_CHECK(!takes_turns(TINY), "too early");
+  pairs(TINY, 1);
+  TS_CHECK(takes_turns(TINY), "not after %u frees in a row", HD_CREDIT_CURRENT);
+  check_group(TINY);
+  int again = 0;
+  for (int i = 0; i < 1000; i++) {
+    void *p = take(TINY);
+    again += p == last;
+    hd_free(last = p);
+    check_group(TINY);
+  }
+  TS_CHECK(again <= 1000 / 32, "what was freed last is taken first, %d times", again);
+  TS_CHECK(takes_turns(TINY) && class_of(TINY)->page_count == 1, "not any more");
+  TS_CHECK(hdi_page_used(class_of(TINY)->page) == 1, "%u in use in place of 1", hdi_page_used(class_of(TINY)->page));
+}
+
+static void shorter_turns_of_larger_blocks(void) {
+  const struct {
+    size_t bytes;
+    unsigned turn;
+  } expected[] = {{TINY, 64}, {256, 32}, {512, 16}, {LONG, 8}};
+  for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+    size_t bytes = expected[i].bytes;
+    while (class_of(bytes)->page == NULL || class_of(bytes)->page->fresh < 64) keep(bytes);
+    while (keeps > 0) hd_free(kept[--keeps]);
+    many_pairs(bytes);
+    TS_CHECK(takes_turns(bytes), "no turns of %zu bytes", bytes);
+    while (class_of(bytes)->page->apart != 0) pairs(bytes, 1);
+    pairs(bytes, 1);
+    unsigned now = 1 + hd_bit_count(class_of(bytes)->page->apart);
+    TS_CHECK(now == expected[i].turn, "%u blocks of %zu bytes a turn in place of %u", now, bytes, expected[i].turn);
+    check_group(bytes);
+  }
+}
+
+/* Until less than half of a turn comes back. Nothing is lost, and nothing handed out twice: each byte goes from free to live once. */
+static void until_blocks_are_kept(void) {
+  keep(TINY);
+  many_pairs(TINY);
+  hd_unit *page = class_of(TINY)->page;
+  while (page->apart != 0) keep(TINY);
+  for (int i = 0; i < 2 * LEAST; i++) hd_free(kept[--keeps]);
+  TS_CHECK(takes_turns(TINY), "set up otherwise");
+  keep(TINY);
+  TS_CHECK(!takes_turns(TINY) && class_of(TINY)->turn == 0, "though a block in eight came back");
+  hd_free(kept[--keeps]);
+  void *last = kept[keeps];
+  TS_CHECK(take(TINY) == last, "what was freed last is not taken first");
+  hd_free(last);
+  many_pairs(TINY);
+  while (class_of(TINY)->page_count == 1) {
+    keep(TINY);
+    if (class_of(TINY)->page_count == 1) check_group(TINY);
+  }
+  TS_CHECK(keeps == PER_PAGE + 1, "%u blocks of a page of %u", keeps - 1, PER_PAGE);
+  TS_CHECK(hdi_page_count_live(page) == PER_PAGE, "%u are live", hdi_page_count_live(page));
+}
+
+static void not_with_few_blocks(void) {
+  while (class_of(LONG)->page == NULL || class_of(LONG)->page->fresh < 64) keep(LONG);
+  while (hd_bit_count(hdi_slot_bits(&class_of(LONG)->slot)) >= LEAST) keep(LONG);
+  many_pairs(LONG);
+  many_pairs(LONG);
+  TS_CHECK(!takes_turns(LONG) && class_of(LONG)->page->apart == 0, "turns of less than %u", LEAST);
+  hd_free(kept[--keeps]);
+  many_pairs(LONG);
+  TS_CHECK(takes_turns(LONG), "no turns of %u", LEAST);
+}
+
+/* What others free only the bytes say, so the word is no measure of what has come back. */
+static void not_where_others_free(void) {
+  keep(TINY);
+  class_of(TINY)->shared = true;
+  many_pairs(TINY);
+  TS_CHECK(!takes_turns(TINY), "though others free");
+  class_of(TINY)->shared = false;
+  many_pairs(TINY);
+  TS_CHECK(takes_turns(TINY), "set up otherwise");
+  class_of(TINY)->shared = true;
+  pairs(TINY, 64);
+  TS_CHECK(!takes_turns(TINY) && class_of(TINY)->turn == 0, "though others have begun to free");
+}
+
+/* Blocks that read as zero lie apart already. */
+static void not_with_clean_blocks(void) {
+  enum { CLEAN = 512, MANY = 300 };
+  while (keeps < 3 * LEAST || hd_bit_count(class_of(CLEAN)->page->apart) < 2) kept[keeps++] = hd_calloc(1, CLEAN);
+  hd_class *class = class_of(CLEAN);
+  uint64_t apart = class->page->apart;
+  class->page->credit = 2 * LEAST;
+  for (int i = 0; i < 2 * LEAST; i++) hd_free(kept[--keeps]);
+  TS_CHECK(class->page->credit == HD_CREDIT_CURRENT, "no event");
+  TS_CHECK(class->turn == 0 && class->zeroed && class->page->apart == apart, "what is clean is mixed with the rest");
+  for (int i = 0; i < MANY; i++) {
+    uint8_t *p = hd_calloc(1, CLEAN);
+    for (int at = 0; at < CLEAN; at++) TS_CHECK(p[at] == 0, "byte %d", at);
+    memset(p, 0xff, CLEAN);
+    if (i % 2 == 0) hd_free(p);
+  }
+}
+
+static void not_in_heaps_of_ones_own(void) {
+  hd_heap_config config = {.struct_bytes = sizeof config, .one_user = true};
+  hd_heap *heap = hd_heap_create(&config);
+  hd_class *class = &heap->class[hdi_sizeclass_of(TINY)];
+  for (unsigned i = 0; i < 3 * HD_CREDIT_CURRENT; i++) hd_heap_free(heap, hd_heap_malloc(heap, TINY));
+  TS_CHECK(class->page != NULL && class->turn == 0, "turns in an explicit heap");
+  hd_heap_destroy(heap);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      ALONE(from_the_4096th_on),    ALONE(shorter_turns_of_larger_blocks), ALONE(until_blocks_are_kept),    ALONE(not_with_few_blocks),
+      ALONE(not_where_others_free), ALONE(not_with_clean_blocks),          ALONE(not_in_heaps_of_ones_own),
+  };
+  return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
+}
