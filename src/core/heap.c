@@ -23,7 +23,7 @@ enum {
   CROWDED = 128,   /* times that somebody had the space's lock before the cache takes twice as much */
   PAUSE_MOST = 31, /* claims without a try at the same group: three after one that failed, seven after the next, up to this; */
   PAUSE_LEAST = 1, /* where that starts, a power of two less one as well */
-  TURN_BYTES = 8 * 1024,  /* of blocks that malloc and free take turns at, */
+  TURN_BYTES = 8 * 1024, /* of blocks that malloc and free take turns at, */
   TURN_LEAST = 4   /* and so many blocks at least */
 };
 
@@ -238,6 +238,7 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
 static void empty_slot(hd_class *class, hd_unit *page) {
   if (page->apart != 0) hd_store_owned(&page->words[page->group], page->words[page->group] | page->apart);
   hd_store_owned(&page->apart, 0);
+  class->turn = 0;
   hd_store_owned(&class->slot.word_at, 0);
 }
 

@@ -60,52 +60,51 @@ typedef _Atomic uint8_t hd_block_state;
 typedef struct hd_unit hd_unit;
 struct hd_unit {
   /* line 0 */
-  _Atomic uintptr_t owner; /* pages: the heap with low bits; 0 for all others */
-  uint8_t *base; /* pages and large: address of the first block; regions: their start */
-  uint64_t inverse; /* pages: inverse of the odd part of block_bytes */
+  _Atomic uintptr_t owner;    /* pages: the heap with low bits; 0 for all others */
+  uint8_t *base;              /* pages and large: address of the first block; regions: their start */
+  uint64_t inverse;           /* pages: inverse of the odd part of block_bytes */
   union {
-    hd_block_state *map; /* pages: one byte a block */
-    const char *name; /* regions: the object's name, or NULL */
+    hd_block_state *map;      /* pages: one byte a block */
+    const char *name;         /* regions: the object's name, or NULL */
   };
-  uint64_t capacity; /* pages: blocks; large: 1; regions: 0 */
+  uint64_t capacity;          /* pages: blocks; large: 1; regions: 0 */
   union {
-    size_t block_bytes; /* pages: size of a block; large: usable size */
-    _Atomic size_t touched; /* regions: bytes that cost memory */
+    size_t block_bytes;       /* pages: size of a block; large: usable size */
+    _Atomic size_t touched;   /* regions: bytes that cost memory */
   };
-  hd_unit *head; /* pages, large, regions: the run's first unit */
-  uint8_t class_index; /* pages; regions: enum hd_area_kind */
-  uint8_t state; /* enum hd_page_state */
-  _Atomic uint8_t kind; /* enum hd_unit_kind */
-  uint8_t shift; /* pages: log2 of the even part of block_bytes */
-  uint16_t remote_limit; /* pages: frees from one other heap until it tells; see remote.c */
-  uint16_t in_heap; /* pages: where their class lies in the heap, or its magazine if it has one */
+  hd_unit *head;              /* pages, large, regions: the run's first unit */
+  uint8_t class_index;        /* pages; regions: enum hd_area_kind */
+  uint8_t state;              /* enum hd_page_state */
+  _Atomic uint8_t kind;       /* enum hd_unit_kind */
+  uint8_t shift;              /* pages: log2 of the even part of block_bytes */
+  uint16_t remote_limit;      /* pages: frees from one other heap until it tells; see remote.c */
+  uint16_t in_heap;           /* pages: where their class lies in the heap, or its magazine if it has one */
   /* line 1 */
   _Alignas(64) uint32_t credit; /* pages: local frees until something must be done; see page.h */
-  uint32_t fresh; /* blocks ever handed out are those below this index */
-  uint64_t *words; /* pages: a bit for each block that the owner has freed, or may hand out; see page.h */
+  uint32_t fresh;             /* blocks ever handed out are those below this index */
+  uint64_t *words;            /* pages: a bit for each block that the owner has freed, or may hand out; see page.h */
   union {
-    struct { /* PARTIAL: the class's list, the first one's prev is its end; free runs: their bin */
+    struct {                  /* PARTIAL: the class's list, the first one's prev is its end; free runs: their bin */
       hd_unit *next, *prev;
     };
-    struct { /* CURRENT */
-      uint64_t
-          apart; /* blocks which the slot takes from in place of their group's word: they read as zero, or malloc and free take turns */
-      uint32_t held; /* blocks live or in a word, as far as the owner knows */
-      uint16_t group; /* that the slot stands for, or HD_NO_GROUP */
-      uint16_t counted; /* blocks in the words when credit was HD_CREDIT_CURRENT: with what was freed since, there are no more */
+    struct {                  /* CURRENT */
+      uint64_t apart;         /* what the slot takes from in place of the group's word: blocks that read as zero, or a turn's */
+      uint32_t held;          /* blocks live or in a word, as far as the owner knows */
+      uint16_t group;         /* that the slot stands for, or HD_NO_GROUP */
+      uint16_t counted;       /* blocks in the words when credit was HD_CREDIT_CURRENT: with what was freed since, there are no more */
     };
   };
   uint32_t run_next, run_prev; /* runs of an explicit heap: its list of them, as table index + 1 */
-  uint32_t run_units; /* units of the run; also at the last unit of a free run */
+  uint32_t run_units;         /* units of the run; also at the last unit of a free run */
   union {
-    uint32_t stamp; /* free runs: when freed, in ticks */
-    uint32_t mail; /* pages in an inbox: FULL ones from here on, or about so many */
+    uint32_t stamp;           /* free runs: when freed, in ticks */
+    uint32_t mail;            /* pages in an inbox: FULL ones from here on, or about so many */
   };
   _Atomic uint32_t remote_count; /* counted remote frees not yet taken in; bit 31: queued in the owner's inbox */
-  uint8_t zeroed; /* pages: blocks never handed out read as zero */
-  _Atomic uint8_t live; /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
-  uint16_t rest; /* FULL: blocks in use beyond credit */
-  hd_unit *remote_next; /* link in the owner's inbox */
+  uint8_t zeroed;             /* pages: blocks never handed out read as zero */
+  _Atomic uint8_t live;       /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
+  uint16_t rest;              /* FULL: blocks in use beyond credit */
+  hd_unit *remote_next;       /* link in the owner's inbox */
 };
 
 _Static_assert(sizeof(hd_unit) == 1 << HD_UNIT_ENTRY_SHIFT, "an entry is two cache lines");

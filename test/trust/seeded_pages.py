@@ -51,6 +51,8 @@ PAIRS = [
           "hdi_slot_word(&class->slot) == word && count >= TURN_LEAST)", "hdi_slot_word(&class->slot) == word)"),
     Fault("turns though what is taken is kept", "core/heap.c", "unit.pairs",
           "count >= TURN_LEAST && count * 2 >= class->turn) return", "count >= TURN_LEAST) return"),
+    Fault("turns of a slot that was taken away", "core/heap.c", "unit.pairs",
+          "  class->turn = 0;\n  hd_store_owned(&class->slot.word_at, 0);", "  hd_store_owned(&class->slot.word_at, 0);"),
     Fault("what is left of a turn is taken for the group's word", "core/heap.c", "unit.pairs",
           "  class->turn = 0;\n  hdi_claim_group_of(page, class, page->group);\n", "  class->turn = 0;\n"),
 ]

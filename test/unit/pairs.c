@@ -19,7 +19,7 @@
 
 enum { TINY = 16, LONG = 1024, PER_PAGE = HD_UNIT_BYTES / TINY, LEAST = 4 };
 
-static void *kept[PER_PAGE];
+static void *kept[4 * PER_PAGE];
 static unsigned keeps;
 
 static hd_class *class_of(size_t bytes) { return &hdi_heap_self->class[hdi_sizeclass_of(bytes)]; }
@@ -133,6 +133,20 @@ static void not_with_few_blocks(void) {
   TS_CHECK(takes_turns(LONG), "no turns of %u", LEAST);
 }
 
+/* A heap of many pages takes back what rests in a class that claims nothing, and a turn is no claim. */
+static void not_when_the_slot_is_taken_away(void) {
+  while (keeps < PER_PAGE / 2 + 64) keep(TINY);
+  while (keeps > 0) hd_free(kept[--keeps]);
+  many_pairs(TINY);
+  TS_CHECK(takes_turns(TINY) && hdi_page_used(class_of(TINY)->page) == 0, "set up otherwise");
+  while (keeps < 4 * PER_PAGE && class_of(TINY)->page != NULL) keep(LONG);
+  TS_CHECK(class_of(TINY)->page == NULL && class_of(TINY)->turn == 0, "after %u KiB", keeps);
+  many_pairs(TINY);
+  many_pairs(TINY);
+  TS_CHECK(takes_turns(TINY), "no turns in the next page");
+  check_group(TINY);
+}
+
 /* What others free only the bytes say, so the word is no measure of what has come back. */
 static void not_where_others_free(void) {
   keep(TINY);
@@ -178,6 +192,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       ALONE(from_the_4096th_on),    ALONE(shorter_turns_of_larger_blocks), ALONE(until_blocks_are_kept),    ALONE(not_with_few_blocks),
       ALONE(not_where_others_free), ALONE(not_with_clean_blocks),          ALONE(not_in_heaps_of_ones_own),
+      ALONE(not_when_the_slot_is_taken_away),
   };
   return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
 }
