@@ -177,6 +177,7 @@ static __attribute__((noinline)) void *alloc_refilled(hd_heap *heap, hd_class *c
   return HD_LIKELY(p != NULL) ? p : hdi_alloc_slow(bytes);
 }
 
+/* The same where malloc and free take turns at the class. */
 static __attribute__((noinline)) void *alloc_in_turn(hd_heap *heap, hd_class *class, size_t bytes) {
   uint64_t bits = hdi_claim_turn(class);
   if (HD_UNLIKELY(bits == 0)) return alloc_refilled(heap, class, bytes);

@@ -303,7 +303,8 @@ static uint64_t put_apart(hd_unit *page, hd_class *class, uint32_t count) {
 }
 
 void hdi_claim_take_turns(hd_unit *page, hd_class *class) {
-  if (class->page != page || page->group == HD_NO_GROUP || class->shared || !hdi_page_is_plain(page)) return;
+  if (class->shared || !hdi_page_is_plain(page)) return;
+  HD_ASSERT(class->page == page && page->group != HD_NO_GROUP); /* as in hdi_claim_again */
   const uint64_t *word = &page->words[page->group];
   uint32_t count = hd_bit_count(*word);
   if (hdi_slot_word(&class->slot) == word && count >= TURN_LEAST) put_apart(page, class, count);
