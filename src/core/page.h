@@ -5,7 +5,7 @@
  * Everything else is a hint or a count. A page lives like this:
  *
  *   CURRENT   the class takes its blocks from here; held = blocks live or in a word, as far as the owner knows; credit only counts what
- *             was freed since the words were counted, and never comes to 0 before two thousand million frees
+ *             was freed since the words were counted, and where it runs out the same few blocks come and go (decision 34)
  *   FULL      no (or too few) free blocks; credit = local frees until it is worth a look again, rest = blocks beyond
  *   PARTIAL   in the class's list, which ends with pages that have blocks never handed out; credit = blocks live; at 0 the page is
  *             released

@@ -159,6 +159,14 @@ MUTANTS = [
         ("bool freely = heap->held == HD_HOLD_GATE && hdi_page_frees_freely(page);", "bool freely = false;")]),
     Mutant("put_back_user", "the blocks of a heap with one user are taken not to go back", "core/page.h", [
         ("(HD_OWNER_MEDIUM | HD_OWNER_EXPLICIT)) != HD_OWNER_MEDIUM;", "HD_OWNER_BITS) == 0;")]),
+    Mutant("turns", "what is put apart stays in the group's word", "core/heap.c", [("  hd_store_owned(word, *word & ~bits);\n", "")]),
+    Mutant("turns", "what lies apart is purged", "core/page.c", [
+        ("return page->state != HD_PAGE_CURRENT || index / 64 != page->group || (claimed >> index % 64 & 1) == 0;",
+         "return (void)claimed, true;")]),
+    Mutant("turns_adopt", "a page's count taken by a load and a store", "core/remote.c", [
+        ("return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;",
+         "uint32_t count = hd_load_relaxed(&page->remote_count); "
+         "hd_store_relaxed(&page->remote_count, count & HD_REMOTE_QUEUED); return count & ~HD_REMOTE_QUEUED;")]),
 ]
 
 
