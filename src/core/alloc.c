@@ -179,7 +179,7 @@ static __attribute__((noinline)) void *alloc_refilled(hd_heap *heap, hd_class *c
 
 /* The same where malloc and free take turns at the class. */
 static __attribute__((noinline)) void *alloc_in_turn(hd_heap *heap, hd_class *class, size_t bytes) {
-  uint64_t bits = hdi_claim_turn(class);
+  uint64_t bits = hdi_claim_turn(heap, class);
   if (HD_UNLIKELY(bits == 0)) return alloc_refilled(heap, class, bytes);
   void *p = hdi_alloc_take(&class->slot, bits);
   hdi_gate_leave(heap);
@@ -376,7 +376,7 @@ static __attribute__((noinline)) void free_to_page(hd_unit *page, hd_block_state
 void hdi_free_event(hd_heap *heap, hd_unit *page) {
   hdi_gate_enter(heap);
   if (hdi_heap_owner(page) == heap) { /* a collector may have released the page between the last free and this */
-    if (page->state == HD_PAGE_CURRENT) hdi_claim_take_turns(page, &heap->class[page->class_index]);
+    if (page->state == HD_PAGE_CURRENT) hdi_claim_take_turns(heap, page);
     hdi_heap_settle(heap, page);
   }
   hdi_gate_leave(heap);

@@ -149,12 +149,12 @@ FAST uint64_t hdi_claim_forward(hd_unit *page, hd_class *class) {
 
 /* malloc and free take turns at a group: what malloc may take lies apart, and what is freed goes into the group's word, from which the next
  * turn is put apart when this one is used up. So malloc need not wait for free to know which bit it sets (decision 34). It begins where the
- * credit of a page ran out that is CURRENT, unless others free blocks of the class. In heap.c. */
-void hdi_claim_take_turns(hd_unit *page, hd_class *class);
+ * credit of a page that is CURRENT ran out twice, and no other class's did, unless others free blocks of the class. In heap.c. */
+void hdi_claim_take_turns(hd_heap *heap, hd_unit *page);
 
 /* The same as hdi_claim_here while they take turns. Where one is over and less than half of it has come back, the program keeps what it
- * takes, and what was freed last is taken first again. In heap.c. */
-uint64_t hdi_claim_turn(hd_class *class);
+ * takes, and what was freed last is taken first again; so it is where another class has become as busy. In heap.c. */
+uint64_t hdi_claim_turn(const hd_heap *heap, hd_class *class);
 
 /* Have the processor fetch the first lines of what is claimed, where they are not at hand: free wrote nothing into these blocks, so in a
  * heap that is larger than the caches the program would wait for each of them (decision 29). Where they were never touched there is nothing
@@ -220,7 +220,7 @@ FAST uint64_t hdi_claim_here(hd_heap *heap, hd_class *class) {
 /* The bits of a class's slot, claimed if it has none. 0: no memory. */
 FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
-  uint64_t bits = HD_LIKELY(class->turn == 0) ? hdi_claim_here(heap, class) : hdi_claim_turn(class);
+  uint64_t bits = HD_LIKELY(class->turn == 0) ? hdi_claim_here(heap, class) : hdi_claim_turn(heap, class);
   if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = hdi_slot_bits(&class->slot);
   return bits;
 }

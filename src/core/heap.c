@@ -302,20 +302,24 @@ static uint64_t put_apart(hd_unit *page, hd_class *class, uint32_t count) {
   return bits;
 }
 
-void hdi_claim_take_turns(hd_unit *page, hd_class *class) {
-  if (class->shared || !hdi_page_is_plain(page)) return;
+void hdi_claim_take_turns(hd_heap *heap, hd_unit *page) {
+  hd_class *class = &heap->class[page->class_index];
+  bool alone = heap->turner == page->class_index; /* it ran out twice, and no other class's page did meanwhile */
+  heap->turner = page->class_index;
+  if (!alone || class->shared || !hdi_page_is_plain(page)) return;
   HD_ASSERT(class->page == page && page->group != HD_NO_GROUP); /* as in hdi_claim_again */
   const uint64_t *word = &page->words[page->group];
   uint32_t count = hd_bit_count(*word);
   if (hdi_slot_word(&class->slot) == word && count >= TURN_LEAST) put_apart(page, class, count);
 }
 
-uint64_t hdi_claim_turn(hd_class *class) {
+uint64_t hdi_claim_turn(const hd_heap *heap, hd_class *class) {
   hd_unit *page = class->page;
   uint64_t bits = hdi_slot_bits(&class->slot);
   if (bits != 0) return bits;
+  bool goes_on = !class->shared && heap->turner == page->class_index;
   uint32_t count = hd_bit_count(page->words[page->group]);
-  if (!class->shared && count >= TURN_LEAST && count * 2 >= class->turn) return put_apart(page, class, count);
+  if (goes_on && count >= TURN_LEAST && count * 2 >= class->turn) return put_apart(page, class, count);
   class->turn = 0;
   hdi_claim_group_of(page, class, page->group);
   return page->words[page->group];

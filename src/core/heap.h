@@ -113,6 +113,7 @@ struct hd_heap {
   bool one_user;                  /* explicit, but used like a thread's heap: by its gate, not under the lock */
   bool own_space;                 /* lives in the caller's memory */
   uint8_t looked_at;              /* the class that it looked at last for what rests there */
+  uint8_t turner;                 /* the class of which a page ran out of credit last while it was CURRENT */
   uint8_t lone;                   /* blocks of whole system pages that had runs of their own, at most HD_LONE_MOST; alloc.c */
   uint32_t runs;                  /* explicit: list of all its runs, as table index + 1 */
   size_t held_units, limit_units; /* explicit: units held, and the most allowed (0: no limit) */

@@ -10,7 +10,7 @@ enum { FREED = 3, TAKEN = 16 };
 
 static void *block[TAKEN];
 
-/* The slot stands for the page's first group, and the next free runs its credit out, as the last of 4,096 does. */
+/* The slot stands for the page's first group, and the next free runs its credit out, as the last of 4,096 does; for the second time. */
 static void turns_setup(void) {
   shadow_start();
   model_make_heap(0);
@@ -20,6 +20,7 @@ static void turns_setup(void) {
   hd_unit *page = hdi_space_find(block[0])->head;
   SCHED_CHECK(page->credit == HD_CREDIT_CURRENT - FREED && hdi_slot_word(&hdi_heap_self->class[page->class_index].slot) == page->words);
   page->credit = 1;
+  hdi_heap_self->turner = page->class_index;
   sched_as(SCHED_CHECKER);
 }
 

@@ -36,8 +36,8 @@ static void pairs(size_t bytes, unsigned count) {
   while (count-- > 0) hd_free(take(bytes));
 }
 
-/* So many that the page's credit has run out, whatever it was. */
-static void many_pairs(size_t bytes) { pairs(bytes, HD_CREDIT_CURRENT); }
+/* So many that the page's credit has run out twice in a row, whatever it was. */
+static void many_pairs(size_t bytes) { pairs(bytes, 2 * HD_CREDIT_CURRENT); }
 
 static bool takes_turns(size_t bytes) {
   const hd_class *class = class_of(bytes);
@@ -56,7 +56,7 @@ static void check_group(size_t bytes) {
   }
 }
 
-static void from_the_4096th_on(void) {
+static void from_the_8192nd_on(void) {
   keep(TINY);
   TS_CHECK(hd_bit_count(hdi_slot_bits(&class_of(TINY)->slot)) == 63, "set up otherwise");
   void *last = take(TINY);
@@ -64,9 +64,11 @@ static void from_the_4096th_on(void) {
   TS_CHECK(!takes_turns(TINY) && take(TINY) == last, "turns from the start");
   hd_free(last);
   pairs(TINY, HD_CREDIT_CURRENT - 3);
+  TS_CHECK(class_of(TINY)->page->credit == 1, "credit of %u", class_of(TINY)->page->credit);
+  pairs(TINY, HD_CREDIT_CURRENT);
   TS_CHECK(!takes_turns(TINY), "too early");
   pairs(TINY, 1);
-  TS_CHECK(takes_turns(TINY), "not after %u frees in a row", HD_CREDIT_CURRENT);
+  TS_CHECK(takes_turns(TINY), "not after %u frees in a row", 2 * HD_CREDIT_CURRENT);
   check_group(TINY);
   int again = 0;
   for (int i = 0; i < 1000; i++) {
@@ -161,6 +163,26 @@ static void not_where_others_free(void) {
   TS_CHECK(!takes_turns(TINY) && class_of(TINY)->turn == 0, "though others have begun to free");
 }
 
+/* Turns take more of the first cache than what was freed last does, which is too much where many classes do. */
+static void for_one_class_at_a_time(void) {
+  enum { OTHER = 64 };
+  keep(TINY);
+  keep(OTHER);
+  for (unsigned i = 0; i < 4 * HD_CREDIT_CURRENT; i++) {
+    pairs(TINY, 1);
+    pairs(OTHER, 1);
+    TS_CHECK(!takes_turns(TINY) && !takes_turns(OTHER), "though two are as busy, after %u pairs of each", i);
+  }
+  many_pairs(TINY);
+  TS_CHECK(takes_turns(TINY) && !takes_turns(OTHER), "the one that runs out twice in a row");
+  many_pairs(OTHER);
+  TS_CHECK(takes_turns(OTHER), "the other one then");
+  pairs(TINY, 64);
+  TS_CHECK(!takes_turns(TINY) && class_of(TINY)->turn == 0, "and the first no more");
+  check_group(TINY);
+  check_group(OTHER);
+}
+
 /* Blocks that read as zero lie apart already. */
 static void not_with_clean_blocks(void) {
   enum { CLEAN = 512, MANY = 300 };
@@ -168,6 +190,7 @@ static void not_with_clean_blocks(void) {
   hd_class *class = class_of(CLEAN);
   uint64_t apart = class->page->apart;
   class->page->credit = 2 * LEAST;
+  hdi_heap_self->turner = class->page->class_index; /* as after an earlier time */
   for (int i = 0; i < 2 * LEAST; i++) hd_free(kept[--keeps]);
   TS_CHECK(class->page->credit == HD_CREDIT_CURRENT, "no event");
   TS_CHECK(class->turn == 0 && class->zeroed && class->page->apart == apart, "what is clean is mixed with the rest");
@@ -190,9 +213,9 @@ static void not_in_heaps_of_ones_own(void) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      ALONE(from_the_4096th_on),    ALONE(shorter_turns_of_larger_blocks), ALONE(until_blocks_are_kept),    ALONE(not_with_few_blocks),
+      ALONE(from_the_8192nd_on),    ALONE(shorter_turns_of_larger_blocks), ALONE(until_blocks_are_kept),    ALONE(not_with_few_blocks),
       ALONE(not_where_others_free), ALONE(not_with_clean_blocks),          ALONE(not_in_heaps_of_ones_own),
-      ALONE(not_when_the_slot_is_taken_away),
+      ALONE(not_when_the_slot_is_taken_away), ALONE(for_one_class_at_a_time),
   };
   return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
 }
