@@ -1,12 +1,14 @@
 /* Batches in the manner of SmartHeap's sh6 and sh8: a window of blocks of 1 to 1,000 bytes is filled, and then parts of it are freed
- * in an order that differs from the order of allocation. sh6: each thread on its own; sh8: blocks are freed by the next thread. */
+ * in an order that differs from the order of allocation. sh6: each thread on its own; sh8: blocks are freed by the next thread, but for
+ * batches that it has not fetched by the time that there is another one (fetched= says how many it has). */
 #include "common.h"
 
 enum { WINDOW = 8192, LARGEST = 1000, PARTS = 16 };
 
 typedef struct {
     pthread_mutex_t lock;
-    void **batch; /* PARTS-th of a window, waiting to be freed by the neighbour */
+    void **batch;   /* PARTS-th of a window, waiting to be freed by the neighbour */
+    size_t fetched; /* by whom the mailbox is */
 } mailbox;
 
 static mailbox mail[MAX_THREADS];
@@ -29,19 +31,28 @@ static void free_batch(void **batch, size_t count)
     free(batch);
 }
 
-static void dispose(unsigned lane, void **batch, size_t count)
+/* Put a batch into a mailbox, or none; returns what was there. */
+static void **exchange(mailbox *box, void **batch)
 {
-    if (!cross) {
-        free_batch(batch, count);
-        return;
-    }
-    mailbox *box = &mail[(lane + 1) % global_args->threads];
     pthread_mutex_lock(&box->lock);
     void **other = box->batch;
     box->batch = batch;
     pthread_mutex_unlock(&box->lock);
-    if (other)
-        free_batch(other, count);
+    return other;
+}
+
+/* The neighbour gets it; what that one has not fetched since the last time comes back. */
+static void dispose(unsigned lane, void **batch, size_t count)
+{
+    if (cross) {
+        void **left = exchange(&mail[(lane + 1) % global_args->threads], batch);
+        if (left)
+            free_batch(left, count);
+        batch = exchange(&mail[lane], NULL);
+        mail[lane].fetched += batch != NULL;
+    }
+    if (batch)
+        free_batch(batch, count);
 }
 
 static void run_lane(unsigned lane, void *shared)
@@ -69,12 +80,18 @@ static void run_mode(const bench_args *args)
     global_args = args;
     cross = strcmp(args->mode, "sh8") == 0;
     for (unsigned i = 0; i < args->threads; i++)
-        mail[i] = (mailbox){PTHREAD_MUTEX_INITIALIZER, NULL};
+        mail[i] = (mailbox){PTHREAD_MUTEX_INITIALIZER, NULL, 0};
     double seconds = bench_threads(args->threads, run_lane, NULL);
-    for (unsigned i = 0; i < args->threads; i++)
+    size_t fetched = 0, batches = bench_scaled(args, 12e3, PARTS) * args->threads;
+    for (unsigned i = 0; i < args->threads; i++) {
+        fetched += mail[i].fetched;
         if (mail[i].batch)
             free_batch(mail[i].batch, WINDOW / PARTS);
-    bench_result(args, (double)bench_scaled(args, 12e3, PARTS) * (WINDOW / PARTS) * args->threads, seconds, "");
+    }
+    char words[40] = "";
+    if (cross)
+        snprintf(words, sizeof words, "fetched=%.2f", (double)fetched / (double)batches);
+    bench_result(args, (double)batches * (WINDOW / PARTS), seconds, words);
 }
 
 int main(int argc, char **argv)
