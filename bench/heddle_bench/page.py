@@ -1,6 +1,7 @@
 """One self-contained HTML page: time against memory as a scatter, bars for each row, scaling curves. SVG made here, no script."""
 
 from .draw import LogAxes, colors_of, legend, picture, spread, text
+from .measure import CONTROL
 from .tables import families_of, figure, geomean_rows, mib, short_version, times
 
 STYLE = """
@@ -38,8 +39,8 @@ def is_left(name, x, y, spots, right):
 
 
 def draw_scatter(results, colors, width=1040, height=460):
-    """The geometric means; None when there are too few."""
-    points = [(m.name, m.cpu, m.rss) for m in geomean_rows(results) if m.cpu and m.rss]
+    """The geometric means, without the subject's copy, which would lie on it; None when there are too few."""
+    points = [(m.name, m.cpu, m.rss) for m in geomean_rows(results, CONTROL) if m.cpu and m.rss]
     if len(points) < 2:
         return None
     axes = LogAxes([p[1] for p in points], [p[2] for p in points], width, height, 1.1)

@@ -132,8 +132,10 @@ def shape_lines(results, most=12):
     return lines
 
 
-def geomean_rows(results):
-    return sorted(map(results.means_of, results.allocators), key=lambda m: m.cpu or float("inf"))
+def geomean_rows(results, *but):
+    """Of all allocators, but for these."""
+    names = [name for name in results.allocators if name not in but]
+    return sorted(map(results.means_of, names), key=lambda m: m.cpu or float("inf"))
 
 
 def geomean_table(results):
@@ -223,7 +225,7 @@ def bold(words, yes):
 
 def markdown(results, rounds, how):
     """The section that a README carries: means, then the rows that lose most."""
-    means = geomean_rows(results)
+    means = geomean_rows(results, CONTROL)
     best = {w: min((getattr(m, w) for m in means if getattr(m, w) is not None), default=None) for w in MEANS}
     lines = [
         f"Geometric means against {results.baseline} over {len(results.rows)} rows, by the minimum and by the median of {rounds} "
@@ -235,6 +237,9 @@ def markdown(results, rounds, how):
     for m in means:
         cells = [bold(times(getattr(m, w)), getattr(m, w) == best[w]) for w in MEANS]
         lines.append("| " + " | ".join([bold(m.name, m.name == results.subject), short_version(m.version), *cells]) + " |")
+    if CONTROL in results.allocators:
+        copy = results.means_of(CONTROL)
+        lines += ["", f"A copy of {results.subject} in the same rounds: {', '.join(times(getattr(copy, w)) for w in MEANS)}."]
     if results.subject in results.allocators:
         heads = summary_heads(results)
         lines += ["", f"The {min(MARKDOWN_ROWS, len(results.rows))} worst rows of {results.subject} against the best peer of each:", ""]

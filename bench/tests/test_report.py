@@ -89,6 +89,12 @@ def test_a_copy_is_no_peer_and_tells_of_chance():
     assert cells[3:5] == ["0.80", "system"]
     assert cells[-2:] == ["0.75", "1.50"]
     assert len(tables.summary_heads(results_of((1,)))) == len(cells) - 2
+    section = tables.markdown(results, 3, "make bench").splitlines()
+    assert not any(line.startswith(f"| {CONTROL}") for line in section)
+    assert "| **heddle** | 1 | **0.80** | **0.33** | **0.80** | **0.33** |" in section
+    assert "A copy of heddle in the same rounds: 0.60, 0.50, 0.60, 0.50." in section
+    plot = page.pictures(results, Results([], three, "system", "heddle"), [])["bench-means.svg"]
+    assert (">heddle<" in plot, f">{CONTROL}<" in plot) == (True, False)
 
 
 def test_a_copy_runs_from_a_path_of_the_same_length(tmp_path):
