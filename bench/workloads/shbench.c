@@ -1,14 +1,18 @@
 /* Batches in the manner of SmartHeap's sh6 and sh8: a window of blocks of 1 to 1,000 bytes is filled, and then parts of it are freed
  * in an order that differs from the order of allocation. sh6: each thread on its own; sh8: blocks are freed by the next thread, but for
- * batches that it has not fetched by the time that there is another one (fetched= says how many it has). */
+ * those that are left when it has ended (fetched= says how many it has freed). */
 #include "common.h"
+
+#include <sched.h>
 
 enum { WINDOW = 8192, LARGEST = 1000, PARTS = 16 };
 
+/* Batches of a PARTS-th of a window, waiting to be freed by the lane that it is for. */
 typedef struct {
     pthread_mutex_t lock;
-    void **batch;   /* PARTS-th of a window, waiting to be freed by the neighbour */
-    size_t fetched; /* by whom the mailbox is */
+    void **batch[PARTS];
+    size_t first, count, fetched;
+    bool closed; /* that lane has ended */
 } mailbox;
 
 static mailbox mail[MAX_THREADS];
@@ -31,28 +35,55 @@ static void free_batch(void **batch, size_t count)
     free(batch);
 }
 
-/* Put a batch into a mailbox, or none; returns what was there. */
-static void **exchange(mailbox *box, void **batch)
+enum put { PUT, FULL, CLOSED };
+
+static enum put put(mailbox *box, void **batch)
 {
     pthread_mutex_lock(&box->lock);
-    void **other = box->batch;
-    box->batch = batch;
+    enum put done = box->closed ? CLOSED : box->count == PARTS ? FULL : PUT;
+    if (done == PUT)
+        box->batch[(box->first + box->count++) % PARTS] = batch;
     pthread_mutex_unlock(&box->lock);
-    return other;
+    return done;
 }
 
-/* The neighbour gets it; what that one has not fetched since the last time comes back. */
-static void dispose(unsigned lane, void **batch, size_t count)
+/* Frees the batch that has waited longest; false: there is none. */
+static bool free_waiting(mailbox *box, size_t count)
 {
-    if (cross) {
-        void **left = exchange(&mail[(lane + 1) % global_args->threads], batch);
-        if (left)
-            free_batch(left, count);
-        batch = exchange(&mail[lane], NULL);
-        mail[lane].fetched += batch != NULL;
+    void **batch = NULL;
+    pthread_mutex_lock(&box->lock);
+    if (box->count > 0) {
+        batch = box->batch[box->first];
+        box->first = (box->first + 1) % PARTS;
+        box->count--;
+        box->fetched++;
     }
+    pthread_mutex_unlock(&box->lock);
     if (batch)
         free_batch(batch, count);
+    return batch;
+}
+
+/* A neighbour that is behind is waited for. Its own neighbour may be as well, so nobody waits who has something to free. */
+static void dispose(unsigned lane, void **batch, size_t count)
+{
+    enum put done = cross ? FULL : CLOSED;
+    while (done == FULL && (done = put(&mail[(lane + 1) % global_args->threads], batch)) == FULL)
+        if (!free_waiting(&mail[lane], count))
+            sched_yield();
+    if (done == CLOSED)
+        free_batch(batch, count);
+    else
+        free_waiting(&mail[lane], count);
+}
+
+static void close_mail(mailbox *box, size_t count)
+{
+    pthread_mutex_lock(&box->lock);
+    box->closed = true;
+    pthread_mutex_unlock(&box->lock);
+    while (free_waiting(box, count))
+        ;
 }
 
 static void run_lane(unsigned lane, void *shared)
@@ -72,7 +103,8 @@ static void run_lane(unsigned lane, void *shared)
     }
     for (int i = 0; i < PARTS; i++)
         if (part[i])
-            free_batch(part[i], part_count);
+            dispose(lane, part[i], part_count);
+    close_mail(&mail[lane], part_count);
 }
 
 static void run_mode(const bench_args *args)
@@ -80,14 +112,11 @@ static void run_mode(const bench_args *args)
     global_args = args;
     cross = strcmp(args->mode, "sh8") == 0;
     for (unsigned i = 0; i < args->threads; i++)
-        mail[i] = (mailbox){PTHREAD_MUTEX_INITIALIZER, NULL, 0};
+        mail[i] = (mailbox){.lock = PTHREAD_MUTEX_INITIALIZER};
     double seconds = bench_threads(args->threads, run_lane, NULL);
     size_t fetched = 0, batches = bench_scaled(args, 12e3, PARTS) * args->threads;
-    for (unsigned i = 0; i < args->threads; i++) {
+    for (unsigned i = 0; i < args->threads; i++)
         fetched += mail[i].fetched;
-        if (mail[i].batch)
-            free_batch(mail[i].batch, WINDOW / PARTS);
-    }
     char words[40] = "";
     if (cross)
         snprintf(words, sizeof words, "fetched=%.2f", (double)fetched / (double)batches);
