@@ -1,18 +1,16 @@
 /* Batches in the manner of SmartHeap's sh6 and sh8: a window of blocks of 1 to 1,000 bytes is filled, and then parts of it are freed
- * in an order that differs from the order of allocation. sh6: each thread on its own; sh8: blocks are freed by the next thread, but for
- * those that are left when it has ended (fetched= says how many it has freed). */
-#include "common.h"
+ * in an order that differs from the order of allocation. sh6: each thread on its own; sh8: blocks are freed by the next thread
+ * (fetched= says what share of the batches were). */
+#include "queue.h"
 
 #include <sched.h>
 
 enum { WINDOW = 8192, LARGEST = 1000, PARTS = 16 };
 
-/* Batches of a PARTS-th of a window, waiting to be freed by the lane that it is for. */
+/* Batches of a PARTS-th of a window, PARTS at most, waiting to be freed by the lane that it is for. */
 typedef struct {
-    pthread_mutex_t lock;
-    void **batch[PARTS];
-    size_t first, count, fetched;
-    bool closed; /* that lane has ended */
+    bench_queue waiting;
+    size_t fetched;
 } mailbox;
 
 static mailbox mail[MAX_THREADS];
@@ -35,54 +33,43 @@ static void free_batch(void **batch, size_t count)
     free(batch);
 }
 
-enum put { PUT, FULL, CLOSED };
-
-static enum put put(mailbox *box, void **batch)
+static bool free_fetched(mailbox *box, void **batch, size_t count)
 {
-    pthread_mutex_lock(&box->lock);
-    enum put done = box->closed ? CLOSED : box->count == PARTS ? FULL : PUT;
-    if (done == PUT)
-        box->batch[(box->first + box->count++) % PARTS] = batch;
-    pthread_mutex_unlock(&box->lock);
-    return done;
+    if (!batch)
+        return false;
+    box->fetched++;
+    free_batch(batch, count);
+    return true;
 }
 
-/* Frees the batch that has waited longest; false: there is none. */
 static bool free_waiting(mailbox *box, size_t count)
 {
-    void **batch = NULL;
-    pthread_mutex_lock(&box->lock);
-    if (box->count > 0) {
-        batch = box->batch[box->first];
-        box->first = (box->first + 1) % PARTS;
-        box->count--;
-        box->fetched++;
-    }
-    pthread_mutex_unlock(&box->lock);
-    if (batch)
-        free_batch(batch, count);
-    return batch;
+    return free_fetched(box, queue_try_take(&box->waiting), count);
+}
+
+static mailbox *next_to(unsigned lane)
+{
+    return &mail[(lane + 1) % global_args->threads];
 }
 
 /* A neighbour that is behind is waited for. Its own neighbour may be as well, so nobody waits who has something to free. */
 static void dispose(unsigned lane, void **batch, size_t count)
 {
-    enum put done = cross ? FULL : CLOSED;
-    while (done == FULL && (done = put(&mail[(lane + 1) % global_args->threads], batch)) == FULL)
+    if (!cross) {
+        free_batch(batch, count);
+        return;
+    }
+    while (!queue_try_put(&next_to(lane)->waiting, batch, PARTS))
         if (!free_waiting(&mail[lane], count))
             sched_yield();
-    if (done == CLOSED)
-        free_batch(batch, count);
-    else
-        free_waiting(&mail[lane], count);
+    free_waiting(&mail[lane], count);
 }
 
-static void close_mail(mailbox *box, size_t count)
+/* The neighbour gets no more from this lane, which frees what is still to come to itself. */
+static void end_lane(unsigned lane, size_t count)
 {
-    pthread_mutex_lock(&box->lock);
-    box->closed = true;
-    pthread_mutex_unlock(&box->lock);
-    while (free_waiting(box, count))
+    queue_close(&next_to(lane)->waiting);
+    while (free_fetched(&mail[lane], queue_take(&mail[lane].waiting), count))
         ;
 }
 
@@ -104,7 +91,8 @@ static void run_lane(unsigned lane, void *shared)
     for (int i = 0; i < PARTS; i++)
         if (part[i])
             dispose(lane, part[i], part_count);
-    close_mail(&mail[lane], part_count);
+    if (cross)
+        end_lane(lane, part_count);
 }
 
 static void run_mode(const bench_args *args)
@@ -112,7 +100,7 @@ static void run_mode(const bench_args *args)
     global_args = args;
     cross = strcmp(args->mode, "sh8") == 0;
     for (unsigned i = 0; i < args->threads; i++)
-        mail[i] = (mailbox){.lock = PTHREAD_MUTEX_INITIALIZER};
+        mail[i] = (mailbox){.waiting = BENCH_QUEUE_INIT};
     double seconds = bench_threads(args->threads, run_lane, NULL);
     size_t fetched = 0, batches = bench_scaled(args, 12e3, PARTS) * args->threads;
     for (unsigned i = 0; i < args->threads; i++)
