@@ -1,6 +1,5 @@
 /* Models of parcels: blocks that other threads freed, on their way to their owner. See models.c.
  * SPDX-License-Identifier: MIT */
-#include "core/purge.h"
 #include "core/thread.h"
 #include "heddle.h"
 #include "models.h"
@@ -63,12 +62,10 @@ static void collect_sender(void) {
   for (unsigned i = 0; i < 3; i++) give(block[i]);
 }
 
-static void collect_collector(void) { hdi_purge_collect(0); }
-
 const sched_model model_parcel_collect = {
     .name = "parcel_collect",
     .about = "a collector sends a thread's open parcel, and takes in for the owner",
     .setup = collect_setup,
-    .fibre = {collect_owner, collect_sender, collect_collector},
+    .fibre = {collect_owner, collect_sender, model_collector},
     .check = model_check,
 };

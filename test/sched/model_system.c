@@ -1,6 +1,5 @@
 /* Models of fork and of the collector. See models.c.
  * SPDX-License-Identifier: MIT */
-#include "core/purge.h"
 #include "core/thread.h"
 #include "heddle.h"
 #include "models.h"
@@ -118,13 +117,11 @@ static void purge_freer(void) {
   give(block[5]);
 }
 
-static void purge_collector(void) { hdi_purge_collect(0); }
-
 const sched_model model_purge_alloc = {
     .name = "purge_alloc",
     .about = "the collector stops, drains and purges heaps whose threads take and free",
     .setup = purge_setup,
-    .fibre = {purge_owner, purge_freer, purge_collector},
+    .fibre = {purge_owner, purge_freer, model_collector},
     .check = model_check,
 };
 
@@ -158,7 +155,7 @@ const sched_model model_last_bit = {
     .name = "last_bit",
     .about = "the owner frees its last block of a page while a collector takes in what others freed, and releases the page",
     .setup = last_setup,
-    .fibre = {last_owner, purge_collector},
+    .fibre = {last_owner, model_collector},
     .check = model_check,
 };
 
@@ -207,7 +204,7 @@ const sched_model model_put_back = {
     .name = "put_back",
     .about = "a thread's frees go back into its slot's group, and out again, while a collector purges the free system pages around them",
     .setup = put_back_setup,
-    .fibre = {put_back_owner, purge_collector},
+    .fibre = {put_back_owner, model_collector},
     .check = model_check,
 };
 
@@ -215,6 +212,6 @@ const sched_model model_put_back_user = {
     .name = "put_back_user",
     .about = "the same in a heap with one user",
     .setup = put_back_user_setup,
-    .fibre = {put_back_owner, purge_collector},
+    .fibre = {put_back_owner, model_collector},
     .check = model_check,
 };

@@ -2,7 +2,6 @@
  * thread ends and another goes on. See models.c.
  * SPDX-License-Identifier: MIT */
 #include "core/page.h"
-#include "core/purge.h"
 #include "core/thread.h"
 #include "models.h"
 
@@ -41,13 +40,11 @@ static void turns_owner(void) {
   take(BYTES_64);
 }
 
-static void turns_collector(void) { hdi_purge_collect(0); }
-
 const sched_model model_turns = {
     .name = "turns",
     .about = "malloc and free take turns at a system page's blocks, while a collector looks for system pages that are free",
     .setup = turns_setup,
-    .fibre = {turns_owner, turns_collector},
+    .fibre = {turns_owner, model_collector},
     .check = model_check,
 };
 

@@ -2,6 +2,7 @@
  * SPDX-License-Identifier: MIT */
 #include "models.h"
 
+#include "core/purge.h"
 #include "core/thread.h"
 
 extern const sched_model model_push_collect, model_region_release, model_page_reuse, model_block_reuse;
@@ -35,6 +36,8 @@ void model_leave_parcels(unsigned identity, unsigned count) {
   for (unsigned i = count; i < HD_PARCELS; i++) atomic_store(&hdi_heap_self->parcel[i].owner, hdi_heap_self);
   sched_as(SCHED_CHECKER);
 }
+
+void model_collector(void) { hdi_purge_collect(0); }
 
 void model_check(void) {
   shadow_finish();

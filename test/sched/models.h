@@ -22,6 +22,8 @@ void model_make_heap(unsigned identity);
 /* The thread, which has a heap, has so many parcels at hand; the others are on their way to an owner who does not look. With none its
  * frees of others' blocks are counted. */
 void model_leave_parcels(unsigned identity, unsigned count);
+/* A fibre: a collector's look at everything. */
+void model_collector(void);
 /* All accounts right; everything freed; everything released. */
 void model_check(void);
 

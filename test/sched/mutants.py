@@ -28,6 +28,14 @@ class Mutant(NamedTuple):
     edits: list
 
 
+CLAIMED_IS_PURGED = [
+    ("return page->state != HD_PAGE_CURRENT || index / 64 != page->group || (claimed >> index % 64 & 1) == 0;",
+     "return (void)claimed, true;")]
+COUNT_TAKEN_BY_STORE = [
+    ("return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;",
+     "uint32_t count = hd_load_relaxed(&page->remote_count); "
+     "hd_store_relaxed(&page->remote_count, count & HD_REMOTE_QUEUED); return count & ~HD_REMOTE_QUEUED;")]
+
 MUTANTS = [
     Mutant("push_collect", "mail counted by a load and a store", "core/remote.c", [
         ("hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED;",
@@ -87,10 +95,7 @@ MUTANTS = [
         ("  hdi_heap_self = &hdi_heap_empty;\n  bool locked", "  bool locked")]),
     Mutant("exit_free", "a thread's counts end with it", "core/thread.c", [
         ("  hdi_remote_flush(heap);\n  hdi_remote_drain(heap);", "  hdi_remote_drain(heap);")]),
-    Mutant("exit_free", "a page's count taken by a load and a store", "core/remote.c", [
-        ("return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;",
-         "uint32_t count = hd_load_relaxed(&page->remote_count); "
-         "hd_store_relaxed(&page->remote_count, count & HD_REMOTE_QUEUED); return count & ~HD_REMOTE_QUEUED;")]),
+    Mutant("exit_free", "a page's count taken by a load and a store", "core/remote.c", COUNT_TAKEN_BY_STORE),
 
     Mutant("fork_free", "threads wait for the forking one", "core/lock.c", [
         ("if (unless_fork && hdi_lock_is_forking()) return false;", "")]),
@@ -108,9 +113,7 @@ MUTANTS = [
     Mutant("purge_alloc", "the gate without its barrier", "core/gate.c", [("return hdi_os_heavy_barrier();", "return true;")]),
     Mutant("purge_alloc", "the collector does not look who is inside", "core/gate.c", [
         ("while (hd_load_acquire(&heap->busy) != 0) {", "while (tries < 0) {")]),
-    Mutant("purge_alloc", "claimed blocks are purged", "core/page.c", [
-        ("return page->state != HD_PAGE_CURRENT || index / 64 != page->group || (claimed >> index % 64 & 1) == 0;",
-         "return (void)claimed, true;")]),
+    Mutant("purge_alloc", "claimed blocks are purged", "core/page.c", CLAIMED_IS_PURGED),
     Mutant("purge_alloc", "the owner does not look at the gate", "core/gate.h", [
         ("if (HD_LIKELY(hd_load_acquire(&heap->stopped) == 0)) return true;", "return true;")]),
     Mutant("purge_alloc", "a free puts into the magazine outside the gate", "core/alloc.c", [
@@ -160,13 +163,8 @@ MUTANTS = [
     Mutant("put_back_user", "the blocks of a heap with one user are taken not to go back", "core/page.h", [
         ("(HD_OWNER_MEDIUM | HD_OWNER_EXPLICIT)) != HD_OWNER_MEDIUM;", "HD_OWNER_BITS) == 0;")]),
     Mutant("turns", "what is put apart stays in the group's word", "core/heap.c", [("  hd_store_owned(word, *word & ~bits);\n", "")]),
-    Mutant("turns", "what lies apart is purged", "core/page.c", [
-        ("return page->state != HD_PAGE_CURRENT || index / 64 != page->group || (claimed >> index % 64 & 1) == 0;",
-         "return (void)claimed, true;")]),
-    Mutant("turns_adopt", "a page's count taken by a load and a store", "core/remote.c", [
-        ("return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;",
-         "uint32_t count = hd_load_relaxed(&page->remote_count); "
-         "hd_store_relaxed(&page->remote_count, count & HD_REMOTE_QUEUED); return count & ~HD_REMOTE_QUEUED;")]),
+    Mutant("turns", "what lies apart is purged", "core/page.c", CLAIMED_IS_PURGED),
+    Mutant("turns_adopt", "a page's count taken by a load and a store", "core/remote.c", COUNT_TAKEN_BY_STORE),
 ]
 
 
