@@ -16,8 +16,9 @@ enum {
   PIECE_UNITS = 4,           /* in pieces from 256 KiB on: a shorter move costs more than its faults */
   MOVES_MAX = 256,           /* of those, in the life of a process: a fork copies all that they leave (decision 5) */
   TAIL_MIN_UNITS = 4,        /* of the last huge page of a run at least that much must be used: small pages are cheaper for less, */
+  TAIL_FULL_UNITS = 24,      /* or that much in a small process; */
   TAIL_SHARE = 3,            /* and what is unused must be at most a third of the block */
-  HEAD_SHARE = 16,           /* the first huge page of a run is asked for if it is at most so much of what is in use */
+  HEAD_SHARE = 16,           /* in a small process the first huge page of a run may be at most so much of the block */
   ACROSS_SHARE = 4,          /* a run that begins in dirty memory has a quarter there */
   GIVE_BACK_UNITS = 16,      /* a block that shrinks gives up a quarter, or so much, and an eighth at least */
   PLENTY_UNITS = 256,
@@ -36,13 +37,17 @@ static size_t units_in_use(void) {
   return top > unused ? top - unused : 0; /* two looks: they need not match */
 }
 
-/* Ask for huge pages in a run that is clean from unit `from` on, and of which `used` units will be touched. Of some buffers only the
- * beginning ever is; in a small process those would be what most of its memory is. */
-SLOW static void want_huge(hd_space *space, hd_unit *first, size_t from, size_t used, hd_touch touch) {
+/* Ask for huge pages in a run that is clean from unit `from` on, and of which `used` units may be touched. filled: the program has filled
+ * the block so far. Of other buffers often only the beginning is ever touched, or a few places, and in a small process huge pages for those
+ * would be most of its memory: there the first one has to be little of the block and the last one nearly all used, and none is touched here
+ * to see what it costs, unless it is the first. */
+SLOW static void want_huge(hd_space *space, hd_unit *first, size_t from, size_t used, hd_touch touch, bool filled) {
   size_t units = first->run_units;
-  size_t wanted = used % HD_HUGE_UNITS >= TAIL_MIN_UNITS && units - used <= used / TAIL_SHARE ? units : used;
-  size_t start = HD_HUGE_UNITS * HEAD_SHARE <= units_in_use() ? from : hd_max(from, HD_HUGE_UNITS);
-  hdi_space_want_huge(space, first + start, wanted - start, touch);
+  bool little = filled || hdi_space_huge_is_little();
+  bool head = little || HD_HUGE_UNITS * HEAD_SHARE <= used;
+  bool tail = used % HD_HUGE_UNITS >= (little ? TAIL_MIN_UNITS : TAIL_FULL_UNITS) && units - used <= used / TAIL_SHARE;
+  size_t start = head ? from : hd_max(from, HD_HUGE_UNITS);
+  hdi_space_want_huge(space, first + start, (tail ? units : used) - start, head ? touch : HD_TOUCH_PERHAPS);
 }
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
@@ -115,7 +120,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   size_t units = first->run_units;
   bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4;
   hd_touch touch = wants_zero || recycles ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
-  if (*zeroed && used >= HD_HUGE_RUN_UNITS) want_huge(heap->space, first, 0, used, touch);
+  if (*zeroed && used >= HD_HUGE_RUN_UNITS) want_huge(heap->space, first, 0, used, touch, false);
   if (*zeroed && recycles) {
     size_t filled = recycle(first, units);
     if (filled > 0) *zeroed = false;
@@ -166,8 +171,8 @@ static bool extend(hd_unit *first, size_t more, bool *zeroed) {
 static void want_more_huge(hd_unit *first, size_t from, size_t used, size_t old_bytes) {
   if (used < HD_HUGE_RUN_UNITS) return;
   const uint8_t *middle = first->base + hd_round_down(old_bytes / 2, hdi_os.page_bytes);
-  hd_touch touch = hdi_os_resident_in(middle, hdi_os.page_bytes) > 0 ? HD_TOUCH_LIKELY : HD_TOUCH_PERHAPS;
-  want_huge(space_of(first), first, from, used, touch);
+  bool filled = hdi_os_resident_in(middle, hdi_os.page_bytes) > 0;
+  want_huge(space_of(first), first, from, used, filled ? HD_TOUCH_LIKELY : HD_TOUCH_PERHAPS, filled);
 }
 
 /* Blocks that lose little are soon wanted at their old length again. */

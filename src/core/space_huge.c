@@ -32,6 +32,9 @@ enum {
   LOOK_FIRST = 4,          /* long runs, which may never be touched, are looked at after 8 MiB of them; */
   REST_FIRST = 16,         /* what was found holds for 32 MiB, and for twice as many each time that it is found again, */
   REST_MOST = 256,         /* up to 512 MiB */
+  GROWN_UNITS = 512,       /* with 32 MiB resident a process is no small one, */
+  GROWN_LOOK_UNITS = 16384, /* if that is found in its first GiB, */
+  GROWN_PAUSE = 31,        /* where it is looked for with pauses, of one long run, three, seven and so on up to so many */
   LOOK_MOST_UNITS = HD_NARROW ? 2048 : 32768, /* 2 GiB; longer runs are less often data than addresses to choose from */
   SHORT_BLOCK = 4096       /* a block of this size touches all system pages that it lies in, or nearly */
 };
@@ -255,6 +258,26 @@ void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t 
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
   if (first == 0 || first >= last || (first < HUGE_FIRST_UNITS && !is_fast(first))) return;
   if (is_dense_below(space, from, to - from)) ask(first, last, touch, true);
+}
+
+/* What was once resident may have been given back since; who had it may well have it again. */
+bool hdi_space_huge_is_little(void) {
+  static atomic_bool grown;
+  static atomic_uint wait, pause;
+  size_t top = hd_load_relaxed(&hdi_space.top), seen = 0;
+  if (hd_load_relaxed(&grown)) return true;
+  if (top < GROWN_UNITS) return false;
+  unsigned left = hd_load_relaxed(&wait);
+  hd_store_relaxed(&wait, left - (left > 0));
+  if (left > 0) return false;
+  for (size_t at = 0; at < hd_min(top, GROWN_LOOK_UNITS) && seen < (size_t)GROWN_UNITS << HD_UNIT_SHIFT; at += HUGE_LOOK_UNITS) {
+    seen += resident(&hdi_space, at, hd_min(top, at + HUGE_LOOK_UNITS));
+  }
+  bool enough = seen >= (size_t)GROWN_UNITS << HD_UNIT_SHIFT;
+  hd_store_relaxed(&grown, enough);
+  hd_store_relaxed(&pause, (unsigned)hd_min(2 * hd_load_relaxed(&pause) + 1, GROWN_PAUSE));
+  hd_store_relaxed(&wait, hd_load_relaxed(&pause));
+  return enough;
 }
 
 /* A limit counts units, whether they are touched or not. */

@@ -26,6 +26,9 @@ void hdi_space_huge_look(void);
 /* What a run of so many units should start at a multiple of, and be a multiple of, so that huge pages fill it; 1: there won't be any. */
 size_t hdi_space_huge_grain(const hd_space *space, size_t units);
 
+/* Whether a huge page that stays half empty would be little of what the process has. In a small one it may be most of it. */
+bool hdi_space_huge_is_little(void);
+
 /* The run, clean memory, will be touched in most places if it is at all: ask for huge pages inside it, unless they are dear. */
 void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units, hd_touch touch);
 

@@ -1,5 +1,6 @@
 /* Memory that the program asks for and does not touch stays cheap, also behind memory that it has filled. Blocks are filled at first, so
  * that huge pages are asked for what comes next; of the later ones a quarter is ever written, and soon they lie in small pages again.
+ * Before that, while the process is small, so do long buffers of which the beginning is written, and no huge page is spent on what is left.
  * And a block as long as the machine's memory costs nothing, also when a collector has looked over it.
  * SPDX-License-Identifier: MIT */
 #include <stdlib.h>
@@ -21,6 +22,25 @@ static size_t take(size_t bytes, size_t total, size_t written) {
   return resident;
 }
 
+/* As a program that compresses takes them: long enough for anything that may come. */
+static void fill_buffers(void) {
+  enum { KIB = 1024, SPARE = 256 * KIB };
+  const struct {
+    size_t bytes, written;
+  } buffers[] = {{20480 * KIB, 588 * KIB}, {4112 * KIB, 160 * KIB}, {12787 * KIB, 12452 * KIB}};
+  char *p[3] = {NULL};
+  size_t resident = 0, written = 0;
+  for (int i = 0; i < 3; i++) TS_CHECK((p[i] = hd_malloc(buffers[i].bytes)) != NULL, "%zu bytes", buffers[i].bytes);
+  for (int i = 0; i < 3; i++) {
+    memset(p[i], 1, buffers[i].written);
+    written += buffers[i].written;
+  }
+  for (int i = 0; i < 3; i++) resident += ts_resident(p[i], buffers[i].bytes);
+  ts_print(1, "long buffers of which %zu KiB are written: %zu KiB resident\n", written / KIB, resident / KIB);
+  TS_CHECK(resident <= written + SPARE, "%zu KiB resident, %zu written", resident / KIB, written / KIB);
+  for (int i = 0; i < 3; i++) hd_free(p[i]);
+}
+
 static void touch_nothing(void) {
   const size_t bytes = sizeof(size_t) > 4 ? (size_t)16 << 30 : (size_t)256 << 20;
   hd_free(hd_malloc(1));
@@ -40,6 +60,7 @@ static void touch_nothing(void) {
 
 int main(void) {
   const size_t lengths[] = {32768, 100000, 1500000};
+  fill_buffers();
   for (int i = 0; i < 3; i++) {
     size_t bytes = lengths[i];
     take(bytes, FILLED, bytes);

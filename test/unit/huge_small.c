@@ -1,0 +1,119 @@
+/* In a small process a huge page that stays half empty may be most of its memory: which ones a long run gets there, and when it stops being
+ * small. No huge page is touched here to see what it costs: they would all be resident.
+ *
+ * SPDX-License-Identifier: MIT */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/options.h"
+#include "core/space.h"
+#include "core/space_huge.h"
+#include "heddle.h"
+#include "os/os.h"
+
+enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB, GROWN_BYTES = 32 * MIB, LONGEST_PAUSE = 31 };
+
+static size_t touches, looks; /* of a huge page's first system page; at how much is resident, from the first unit on */
+static uint8_t *touched;
+
+uint64_t __wrap_hdi_os_touch(void *address, size_t bytes);
+uint64_t __wrap_hdi_os_touch(void *address, size_t bytes) {
+  (void)bytes;
+  touches++;
+  touched = address;
+  return 0;
+}
+
+size_t __real_hdi_os_resident_in(const void *address, size_t bytes);
+size_t __wrap_hdi_os_resident_in(const void *address, size_t bytes);
+size_t __wrap_hdi_os_resident_in(const void *address, size_t bytes) {
+  looks += address == hdi_space.base;
+  return __real_hdi_os_resident_in(address, bytes);
+}
+
+static bool may_be_huge(void) { return hdi_os.huge_bytes == HUGE_BYTES && hdi_options.thp == HD_THP_AUTO; }
+
+static uint8_t *take(size_t bytes) {
+  uint8_t *p = hd_malloc(bytes);
+  assert_non_null(p);
+  if (may_be_huge()) assert_int_equal((uintptr_t)p % HUGE_BYTES, 0);
+  return p;
+}
+
+static void expect(const uint8_t *p, size_t bytes, bool head, bool tail) {
+  assert_int_equal(hdi_space_is_huge(p), head && may_be_huge());
+  assert_int_equal(hdi_space_is_huge(p + HUGE_BYTES), may_be_huge());
+  assert_int_equal(hdi_space_is_huge(p + bytes - 1), tail && may_be_huge());
+}
+
+static void take_and_expect(size_t bytes, bool head, bool tail) { expect(take(bytes), bytes, head, tail); }
+
+/* Perhaps only the run's beginning is ever touched; and if that is not asked for, nothing else is touched to see what it costs. */
+static void test_beginning(void **state) {
+  (void)state;
+  take_and_expect(6 * MIB, false, true);
+  take_and_expect(24 * MIB, false, true);
+  take_and_expect(GROWN_BYTES - HD_UNIT_BYTES, false, true);
+  assert_int_equal(touches, 0);
+  uint8_t *p = take(GROWN_BYTES);
+  expect(p, GROWN_BYTES, true, true); /* where it is a sixteenth of the run */
+  assert_int_equal(touches, may_be_huge());
+  if (may_be_huge()) assert_ptr_equal(touched, p);
+}
+
+static void test_end(void **state) {
+  (void)state;
+  take_and_expect(6 * MIB + 23 * HD_UNIT_BYTES, false, false);
+  take_and_expect(6 * MIB + 24 * HD_UNIT_BYTES, false, true);
+}
+
+/* A block that was filled will be as it grows. */
+static void test_growth(void **state) {
+  (void)state;
+  for (int filled = 0; filled < 2; filled++) {
+    uint8_t *p = take(5 * MIB);
+    if (filled) memset(p, 1, 5 * MIB);
+    assert_ptr_equal(hd_realloc(p, 9 * MIB), p);
+    expect(p, 9 * MIB, false, filled);
+  }
+}
+
+/* What is not there is looked for again after a while, for memory may have been filled since. */
+static void test_pauses(void **state) {
+  (void)state;
+  for (int i = 0; i <= 2 * LONGEST_PAUSE; i++) assert_false(hdi_space_huge_is_little());
+  size_t before = looks;
+  for (int i = 0; i < 10 * (LONGEST_PAUSE + 1); i++) assert_false(hdi_space_huge_is_little());
+  assert_int_equal(looks - before, 10);
+}
+
+static void test_grown(void **state) {
+  (void)state;
+  uint8_t *p = take(GROWN_BYTES);
+  memset(p, 1, GROWN_BYTES);
+  for (int i = 0; i < LONGEST_PAUSE; i++) hdi_space_huge_is_little();
+  assert_true(hdi_space_huge_is_little());
+  size_t before = looks;
+  take_and_expect(6 * MIB + 4 * HD_UNIT_BYTES, true, true);
+  hd_free(p);
+  hd_collect(0);
+  assert_true(hdi_space_huge_is_little()); /* it may well fill as much again */
+  assert_int_equal(looks, before);
+}
+
+int main(void) {
+  hd_free(hd_malloc(1)); /* starts the library */
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_beginning),
+      cmocka_unit_test(test_end),
+      cmocka_unit_test(test_growth),
+      cmocka_unit_test(test_pauses),
+      cmocka_unit_test(test_grown),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
