@@ -18,7 +18,8 @@ enum {
   TAIL_MIN_UNITS = 4,        /* of the last huge page of a run at least that much must be used: small pages are cheaper for less, */
   TAIL_FULL_UNITS = 24,      /* or that much in a small process; */
   TAIL_SHARE = 3,            /* and what is unused must be at most a third of the block */
-  HEAD_SHARE = 16,           /* in a small process the first huge page of a run may be at most so much of the block */
+  HEAD_SHARE = 16,           /* in a small process the first huge page of a run may be at most so much of the block, */
+  TABLE_UNITS = 320,         /* and tables up to 20 MiB have none: of one that is touched here and there they would bring all of it */
   ACROSS_SHARE = 4,          /* a run that begins in dirty memory has a quarter there */
   GIVE_BACK_UNITS = 16,      /* a block that shrinks gives up a quarter, or so much, and an eighth at least */
   PLENTY_UNITS = 256,
@@ -120,7 +121,8 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   size_t units = first->run_units;
   bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4;
   hd_touch touch = wants_zero || recycles ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
-  if (*zeroed && used >= HD_HUGE_RUN_UNITS) want_huge(heap->space, first, 0, used, touch, false);
+  bool table = wants_zero && used <= TABLE_UNITS && !hdi_space_huge_is_little();
+  if (*zeroed && used >= HD_HUGE_RUN_UNITS && !table) want_huge(heap->space, first, 0, used, touch, false);
   if (*zeroed && recycles) {
     size_t filled = recycle(first, units);
     if (filled > 0) *zeroed = false;

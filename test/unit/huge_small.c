@@ -72,6 +72,16 @@ static void test_end(void **state) {
   take_and_expect(6 * MIB + 24 * HD_UNIT_BYTES, false, true);
 }
 
+/* A table that is touched here and there has no more than it touches. */
+static void test_tables(void **state) {
+  (void)state;
+  for (int larger = 0; larger < 2; larger++) {
+    uint8_t *p = hd_calloc(20 * MIB + (size_t)larger * HD_UNIT_BYTES, 1);
+    assert_non_null(p);
+    assert_int_equal(hdi_space_is_huge(p + 10 * MIB), larger && may_be_huge());
+  }
+}
+
 /* A block that was filled will be as it grows. */
 static void test_growth(void **state) {
   (void)state;
@@ -100,6 +110,7 @@ static void test_grown(void **state) {
   assert_true(hdi_space_huge_is_little());
   size_t before = looks;
   take_and_expect(6 * MIB + 4 * HD_UNIT_BYTES, true, true);
+  assert_int_equal(hdi_space_is_huge(hd_calloc(6 * MIB, 1)), may_be_huge());
   hd_free(p);
   hd_collect(0);
   assert_true(hdi_space_huge_is_little()); /* it may well fill as much again */
@@ -111,6 +122,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_beginning),
       cmocka_unit_test(test_end),
+      cmocka_unit_test(test_tables),
       cmocka_unit_test(test_growth),
       cmocka_unit_test(test_pauses),
       cmocka_unit_test(test_grown),
