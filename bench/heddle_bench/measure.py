@@ -99,8 +99,9 @@ class Runner:
         self.bin = build_workloads(out_dir)
         self._scratch = tempfile.TemporaryDirectory(prefix="heddle-bench-")
         self.tmp = Path(self._scratch.name)
-        with open(self.tmp / "pigeons.smt2", "w") as out:
-            subprocess.run([sys.executable, str(BENCH / "apps" / "pigeons.py"), "8"], stdout=out, check=True)
+        for name, holes in (("pigeons", "8"), ("many-pigeons", "36")):
+            with open(self.tmp / f"{name}.smt2", "w") as out:
+                subprocess.run([sys.executable, str(BENCH / "apps" / "pigeons.py"), holes], stdout=out, check=True)
 
     def close(self):
         self._scratch.cleanup()

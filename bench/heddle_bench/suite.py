@@ -174,4 +174,6 @@ def real_rows():
             "ghostscript",
         ),
         real("z3", ("z3", "-in"), "z3", stdin="{tmp}/pigeons.smt2", expect="unsat"),
+        real("xz", ("xz", "-T2", "--stdout", "{tmp}/many-pigeons.smt2"), "xz-utils"),
+        real("sort", ("sort", "--parallel=2", "{tmp}/many-pigeons.smt2"), "coreutils"),
     ]
