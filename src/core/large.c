@@ -51,6 +51,9 @@ SLOW static void want_huge(hd_space *space, hd_unit *first, size_t from, size_t 
   hdi_space_want_huge(space, first + start, (tail ? units : used) - start, head ? touch : HD_TOUCH_PERHAPS);
 }
 
+/* Whether a block that reads as zero may be a table of a small process. */
+static bool is_small_table(size_t used) { return used <= TABLE_UNITS && !hdi_space_huge_is_little(); }
+
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
  * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are, and a short run that ends in huge pages
  * gets those: a move into it would leave small pages on both sides. Each move leaves the kernel two more ranges to remember and each
@@ -121,8 +124,8 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   size_t units = first->run_units;
   bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4;
   hd_touch touch = wants_zero || recycles ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
-  bool table = wants_zero && used <= TABLE_UNITS && !hdi_space_huge_is_little();
-  if (*zeroed && used >= HD_HUGE_RUN_UNITS && !table) want_huge(heap->space, first, 0, used, touch, false);
+  bool huge = *zeroed && used >= HD_HUGE_RUN_UNITS;
+  if (huge && !(wants_zero && is_small_table(used))) want_huge(heap->space, first, 0, used, touch, false);
   if (*zeroed && recycles) {
     size_t filled = recycle(first, units);
     if (filled > 0) *zeroed = false;

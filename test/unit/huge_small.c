@@ -100,6 +100,9 @@ static void test_pauses(void **state) {
   size_t before = looks;
   for (int i = 0; i < 10 * (LONGEST_PAUSE + 1); i++) assert_false(hdi_space_huge_is_little());
   assert_int_equal(looks - before, 10);
+  before = looks;
+  for (int i = 0; i <= LONGEST_PAUSE; i++) assert_non_null(hd_calloc(2 * MIB, 1));
+  assert_int_equal(looks, before); /* shorter runs ask for none */
 }
 
 static void test_grown(void **state) {
