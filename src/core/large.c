@@ -43,10 +43,11 @@ static size_t units_in_use(void) {
  * would be most of its memory: there the first one has to be little of the block and the last one nearly all used, and none is touched here
  * to see what it costs, unless it is the first. */
 SLOW static void want_huge(hd_space *space, hd_unit *first, size_t from, size_t used, hd_touch touch, bool filled) {
-  size_t units = first->run_units;
-  bool little = filled || hdi_space_huge_is_little();
-  bool head = little || HD_HUGE_UNITS * HEAD_SHARE <= used;
-  bool tail = used % HD_HUGE_UNITS >= (little ? TAIL_MIN_UNITS : TAIL_FULL_UNITS) && units - used <= used / TAIL_SHARE;
+  size_t units = first->run_units, last = used % HD_HUGE_UNITS;
+  bool is_long = HD_HUGE_UNITS * HEAD_SHARE <= used, in_doubt = !is_long || (last >= TAIL_MIN_UNITS && last < TAIL_FULL_UNITS);
+  bool little = filled || (in_doubt && hdi_space_huge_is_little());
+  bool head = little || is_long;
+  bool tail = last >= (little ? TAIL_MIN_UNITS : TAIL_FULL_UNITS) && units - used <= used / TAIL_SHARE;
   size_t start = head ? from : hd_max(from, HD_HUGE_UNITS);
   hdi_space_want_huge(space, first + start, (tail ? units : used) - start, head ? touch : HD_TOUCH_PERHAPS);
 }
