@@ -167,9 +167,17 @@ FAST void hdi_claim_fetch(const hd_heap *heap, const hd_slot *slot, uint64_t bit
 }
 
 /* Whether a page's blocks that were never handed out wait, because the class has a page without such blocks in its list, which ends with
- * those that have some (decision 32). Pages of few blocks run empty more often than they fill up, so theirs don't wait; nor do those of a
- * page that was just made. In heap.c. */
+ * those that have some (decision 32). Pages of fewer than 32 blocks run empty more often than they fill up, so theirs don't wait; nor do
+ * those of a page that was just made. In heap.c. */
 bool hdi_claim_waits(const hd_unit *page, const hd_class *class);
+
+/* Let so many blocks that were never handed out, all of one group, be taken by this word. */
+FAST void hdi_claim_open(hd_unit *page, uint32_t count, uint64_t *word) {
+  uint64_t bits = hd_low_mask(count) << page->fresh % 64;
+  hd_store_owned(&page->fresh, page->fresh + count);
+  hd_store_owned(&page->held, page->held + count);
+  hd_store_owned(word, *word | bits);
+}
 
 static inline bool hdi_claim_virgin(hd_unit *page, hd_class *class) {
   if (page->fresh == page->capacity) return false;
@@ -180,9 +188,7 @@ static inline bool hdi_claim_virgin(hd_unit *page, hd_class *class) {
   uint32_t count = (uint32_t)hd_min(hd_min(step, 64 - at), page->capacity - page->fresh);
   bool apart = page->zeroed && (class->zeroes || !hdi_page_is_plain(page));
   uint64_t *word = apart ? &page->apart : &page->words[group];
-  hd_store_owned(&page->fresh, page->fresh + count);
-  hd_store_owned(&page->held, page->held + count);
-  hd_store_owned(word, *word | hd_low_mask(count) << at);
+  hdi_claim_open(page, count, word);
   hdi_claim_group_by(page, class, group, word);
   class->zeroed = apart;
   return true;

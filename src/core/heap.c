@@ -23,19 +23,22 @@ enum {
   CROWDED = 128,   /* times that somebody had the space's lock before the cache takes twice as much */
   PAUSE_MOST = 31, /* claims without a try at the same group: three after one that failed, seven after the next, up to this; */
   PAUSE_LEAST = 1, /* where that starts, a power of two less one as well */
+  WAITS_FROM = 32, /* blocks of a page whose blocks never handed out may have to wait */
   TURN_BYTES = 8 * 1024, /* of blocks that malloc and free take turns at, */
-  TURN_LEAST = 4   /* and so many blocks at least */
+  TURN_BLOCKS = 8, /* but so many of longer ones, */
+  TURN_LEAST = 4   /* and so many in any case */
 };
 
-/* In the first 16 classes every multiple of 16, to 512 of 32, to 1,024 of 64: as hdi_sizeclass_of. */
+/* In the first 16 classes every multiple of 16, to 512 of 32, to 1,024 of 64, to 2,048 of 128: as hdi_sizeclass_of. */
 #define SIZES(above, to, class_index) [(above) + 1 ...(to)] = (uint16_t)offsetof(hd_heap, class[class_index])
 #define FINE(i) SIZES(((i) - 1) * 16, (i) * 16, i)
 #define BELOW_512(i) SIZES(256 + ((i) - 1) * 32, 256 + (i) * 32, HD_FINE_CLASSES + (i))
 #define BELOW_1024(i) SIZES(512 + ((i) - 1) * 64, 512 + (i) * 64, HD_FINE_CLASSES + 8 + (i))
+#define BELOW_2048(i) SIZES(1024 + ((i) - 1) * 128, 1024 + (i) * 128, HD_FINE_CLASSES + 16 + (i))
 #define EIGHT(of, i) of((i) + 1), of((i) + 2), of((i) + 3), of((i) + 4), of((i) + 5), of((i) + 6), of((i) + 7), of((i) + 8)
 
-HD_LOADER_DATA uint16_t hdi_heap_slot_at[HD_SMALL_MAX + 1] = {(uint16_t)offsetof(hd_heap, class[1]), EIGHT(FINE, 0), EIGHT(FINE, 8),
-                                                              EIGHT(BELOW_512, 0), EIGHT(BELOW_1024, 0)};
+HD_LOADER_DATA uint16_t hdi_heap_slot_at[HD_SMALL_MAX + 1] = {
+    (uint16_t)offsetof(hd_heap, class[1]), EIGHT(FINE, 0), EIGHT(FINE, 8), EIGHT(BELOW_512, 0), EIGHT(BELOW_1024, 0), EIGHT(BELOW_2048, 0)};
 
 HD_LATER_DATA hd_heap hdi_heap_empty;
 __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
@@ -290,10 +293,12 @@ uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
 }
 
 /* A turn of larger blocks is shorter, so that all of it stays in the first cache. */
+static uint32_t turn_blocks(const hd_unit *page) { return (uint32_t)hd_max(TURN_BYTES >> hd_highest_bit(page->block_bytes), TURN_BLOCKS); }
+
 static uint64_t put_apart(hd_unit *page, hd_class *class, uint32_t count) {
   uint64_t *word = &page->words[page->group];
   uint64_t bits = *word, lowest = bits & -bits;
-  uint32_t most = TURN_BYTES >> hd_highest_bit(page->block_bytes);
+  uint32_t most = turn_blocks(page);
   if (most < 64) bits &= (lowest << most) - lowest;
   hd_store_owned(word, *word & ~bits);
   hd_store_owned(&page->apart, bits);
@@ -302,15 +307,25 @@ static uint64_t put_apart(hd_unit *page, hd_class *class, uint32_t count) {
   return bits;
 }
 
+/* The more blocks there are in a turn, the seldomer one waits for the other: add so many that nobody has had, if the group has them.
+ * Returns how many it has. */
+static uint32_t widen_turn(hd_unit *page, uint32_t count) {
+  if (page->fresh / 64 != page->group) return 0;
+  count = (uint32_t)hd_min(hd_min(count, 64 - page->fresh % 64), page->capacity - page->fresh);
+  hdi_claim_open(page, count, &page->words[page->group]);
+  return count;
+}
+
 void hdi_claim_take_turns(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   bool alone = heap->turner == page->class_index; /* it ran out twice, and no other class's page did meanwhile */
   heap->turner = page->class_index;
   if (!alone || class->shared || !hdi_page_is_plain(page)) return;
   HD_ASSERT(class->page == page && page->group != HD_NO_GROUP); /* as in hdi_claim_again */
-  const uint64_t *word = &page->words[page->group];
-  uint32_t count = hd_bit_count(*word);
-  if (hdi_slot_word(&class->slot) == word && count >= TURN_LEAST) put_apart(page, class, count);
+  if (hdi_slot_word(&class->slot) != &page->words[page->group]) return;
+  uint32_t count = hd_bit_count(page->words[page->group]), most = turn_blocks(page);
+  if (count < most) count += widen_turn(page, most - count);
+  if (count >= TURN_LEAST) put_apart(page, class, count);
 }
 
 uint64_t hdi_claim_turn(const hd_heap *heap, hd_class *class) {
@@ -327,7 +342,7 @@ uint64_t hdi_claim_turn(const hd_heap *heap, hd_class *class) {
 
 __attribute__((noinline)) bool hdi_claim_waits(const hd_unit *page, const hd_class *class) {
   const hd_unit *next = class->first;
-  bool some = page->fresh > 0 && page->fresh < page->capacity && page->capacity >= 64;
+  bool some = page->fresh > 0 && page->fresh < page->capacity && page->capacity >= WAITS_FROM;
   return some && next != NULL && next->fresh == next->capacity;
 }
 

@@ -125,7 +125,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   size_t units = first->run_units;
   bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4;
   hd_touch touch = wants_zero || recycles ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
-  bool huge = *zeroed && used >= HD_HUGE_RUN_UNITS;
+  bool huge = *zeroed && used >= HD_HUGE_RUN_UNITS && hdi_space_asks_huge(heap->space);
   if (huge && !(wants_zero && is_small_table(used))) want_huge(heap->space, first, 0, used, touch, false);
   if (*zeroed && recycles) {
     size_t filled = recycle(first, units);
@@ -175,10 +175,11 @@ static bool extend(hd_unit *first, size_t more, bool *zeroed) {
 
 /* A block has grown by clean memory from unit `from` on. If it was filled, as its middle tells, that will be as well. */
 static void want_more_huge(hd_unit *first, size_t from, size_t used, size_t old_bytes) {
-  if (used < HD_HUGE_RUN_UNITS) return;
+  hd_space *space = space_of(first);
+  if (used < HD_HUGE_RUN_UNITS || !hdi_space_asks_huge(space)) return;
   const uint8_t *middle = first->base + hd_round_down(old_bytes / 2, hdi_os.page_bytes);
   bool filled = hdi_os_resident_in(middle, hdi_os.page_bytes) > 0;
-  want_huge(space_of(first), first, from, used, filled ? HD_TOUCH_LIKELY : HD_TOUCH_PERHAPS, filled);
+  want_huge(space, first, from, used, filled ? HD_TOUCH_LIKELY : HD_TOUCH_PERHAPS, filled);
 }
 
 /* Blocks that lose little are soon wanted at their old length again. */

@@ -1,9 +1,9 @@
 /* Size classes: which block size serves a request.
  *
  * Classes 1..16 are the multiples of 16 up to 256 bytes, and from there on eight classes a doubling up to 56 KiB (waste at most 12.5 %):
- * the fewer classes, the less each of them keeps for itself (decision 26). Of the small ones, up to 1 KiB, malloc finds the slot in
- * a table of its heap; of the others, the medium ones, the class is arithmetic on the size. Larger requests are large: whole units of
- * 64 KiB. There is no class 0; a request of 0 bytes is one of 1.
+ * the fewer classes, the less each of them keeps for itself (decision 26). Of the small ones, up to 2 KiB, malloc finds the slot in
+ * a table (decision 35 has why not of fewer, or more); of the others, the medium ones, the class is arithmetic on the size. Larger requests
+ * are large: whole units of 64 KiB. There is no class 0; a request of 0 bytes is one of 1.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_SIZECLASS_H
 #define HD_CORE_SIZECLASS_H
@@ -12,12 +12,12 @@
 
 enum {
   HD_FINE_CLASSES = 16,              /* multiples of 16 */
-  HD_SMALL_MAX = 1024,               /* largest size whose slot is looked up */
-  HD_SMALL_CLASSES = HD_FINE_CLASSES + 2 * 8,
+  HD_SMALL_MAX = 2048,               /* largest size whose slot is looked up */
+  HD_SMALL_CLASSES = HD_FINE_CLASSES + 3 * 8,
   HD_MEDIUM_MAX = 56 * 1024,         /* largest size that shares a page with others */
-  HD_MEDIUM_CLASSES = 5 * 8 + 6,
+  HD_MEDIUM_CLASSES = 4 * 8 + 6,
   HD_CLASS_COUNT = HD_SMALL_CLASSES + 1 + HD_MEDIUM_CLASSES,
-  HD_MEDIUM_ALIGN = 128,             /* what the sizes of all larger classes are multiples of */
+  HD_MEDIUM_ALIGN = 256,             /* what the sizes of all larger classes are multiples of */
   HD_ONE_UNIT_MAX = 8 * 1024,        /* largest block in a page of one unit */
   HD_FOUR_UNIT_MAX = 32 * 1024       /* largest block in a page of four units; above: eight */
 };

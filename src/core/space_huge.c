@@ -140,7 +140,7 @@ static void ask(size_t from, size_t to, hd_touch touch, bool soon) {
 
 static bool can_be_huge(const hd_space *space) { return space == &hdi_space && hdi_os.huge_bytes == BLOCK_BYTES; }
 
-static bool asks_by_itself(const hd_space *space) { return can_be_huge(space) && hdi_options.thp == HD_THP_AUTO; }
+bool hdi_space_asks_huge(const hd_space *space) { return can_be_huge(space) && hdi_options.thp == HD_THP_AUTO; }
 
 void hdi_space_huge_step(const hd_space *space, size_t have, size_t next) {
   uint8_t *start = space->base + (have << HD_UNIT_SHIFT);
@@ -253,7 +253,7 @@ static bool is_fast(size_t at) {
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
 void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end, hd_touch touch) {
-  if (!asks_by_itself(space) || to - from >= HD_HUGE_RUN_UNITS) return;
+  if (!hdi_space_asks_huge(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
   if (first == 0 || first >= last || (first < HUGE_FIRST_UNITS && !is_fast(first))) return;
@@ -288,7 +288,7 @@ size_t hdi_space_huge_grain(const hd_space *space, size_t units) {
 
 void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units, hd_touch touch) {
   size_t at = (size_t)(first - space->units);
-  if (asks_by_itself(space)) ask(at, at + units, units <= LOOK_MOST_UNITS ? touch : HD_TOUCH_PERHAPS, false);
+  if (hdi_space_asks_huge(space)) ask(at, at + units, units <= LOOK_MOST_UNITS ? touch : HD_TOUCH_PERHAPS, false);
 }
 
 bool hdi_space_is_huge(const uint8_t *address) {

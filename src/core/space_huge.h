@@ -26,6 +26,9 @@ void hdi_space_huge_look(void);
 /* What a run of so many units should start at a multiple of, and be a multiple of, so that huge pages fill it; 1: there won't be any. */
 size_t hdi_space_huge_grain(const hd_space *space, size_t units);
 
+/* Whether a run of a space gets huge pages because the library sees that they pay; not where the system or an option decides. */
+bool hdi_space_asks_huge(const hd_space *space);
+
 /* Whether a huge page that stays half empty would be little of what the process has. In a small one it may be most of it. */
 bool hdi_space_huge_is_little(void);
 

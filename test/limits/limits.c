@@ -327,9 +327,9 @@ static void test_usable_and_good_size(void **state) {
     unsigned char *p = sut->malloc(n);
     size_t usable = sut->usable_size(p);
     assert_true(usable >= n);
-    /* A class above 1 KiB may borrow a block from one of the next four (decision 12). */
+    /* A class above 2 KiB may borrow a block from one of the next four (decision 12). */
     size_t good = sut->good_size ? sut->good_size(n) : usable;
-    bool borrowed = n > 1024 && n <= 56 * 1024 && usable > good && usable <= good + good / 2;
+    bool borrowed = n > 2048 && n <= 56 * 1024 && usable > good && usable <= good + good / 2;
     if (usable != good && !borrowed) fail_msg("%zu bytes: usable %zu, good %zu", n, usable, good);
     if (usable) p[usable - 1] = 7;
     sut->free(p);

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "../support/support.h"
@@ -89,6 +90,15 @@ static void *spend(void *block) {
   return NULL;
 }
 
+/* So many blocks of one size that its page's credit runs out again and again, alone and beside other sizes; then more pages than a heap has
+ * before it looks what rests in them. These stay: to give runs back is a larger program's work. */
+static void run_busily(void) {
+  enum { TIMES = 50000, PAGES = 100, PAGE_BLOCKS = 64 * 1024 / 1000 };
+  for (int i = 0; i < TIMES; i++) free(malloc(100));
+  for (size_t i = 0; i < TIMES; i++) free(malloc(i % 3 * 100));
+  for (int i = 0; i < PAGES * PAGE_BLOCKS; i++) TS_CHECK(malloc(1000) != NULL, "no memory");
+}
+
 /* Each size by each of the usual calls, made and freed by threads too. What resizes large blocks lies with the rest. */
 static void run_a_little(void) {
   for (size_t bytes = 1; bytes < 40000; bytes += bytes / 2 + 1) {
@@ -135,6 +145,18 @@ static void *work_in_waves(void *unused) {
   return unused;
 }
 
+/* A child begins with none of the file's pages in memory. */
+static void fork_once(void) {
+  int status = 0;
+  pid_t child = fork();
+  TS_CHECK(child >= 0, "no child");
+  if (child == 0) {
+    free(malloc(100));
+    _exit(resident(code[2]) == 0 ? 0 : 1);
+  }
+  TS_CHECK(waitpid(child, &status, 0) == child && status == 0, "a child runs code that few programs do");
+}
+
 /* Alone and in two threads at once; then what was freed goes back. */
 static void run_much(void) {
   work_in_waves(NULL);
@@ -143,6 +165,7 @@ static void run_much(void) {
   for (int i = 0; i < 2; i++) TS_CHECK(pthread_join(thread[i], NULL) == 0, "a thread");
   usleep(PURGE_US);
   work_in_waves(NULL);
+  fork_once();
 }
 #endif
 
@@ -169,6 +192,7 @@ int main(void) {
   size_t written = written_pages(variables, variables_end);
   TS_CHECK(written <= 3, "%zu pages of the library's variables are written, with the first heap", written);
   run_a_little();
+  run_busily();
   TS_CHECK(constants[0].bytes + constants[1].bytes > 4 * ts_os_page(), "no constants of libheddle.so found");
   size_t read = constants_resident();
   TS_CHECK(read == 0, "%zu KiB of the library's constants are in memory", read >> 10);

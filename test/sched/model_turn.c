@@ -5,7 +5,7 @@
 #include "core/thread.h"
 #include "models.h"
 
-enum { FREED = 3, TAKEN = 16 };
+enum { FREED = 3, TAKEN = 16, TURN = 8 };
 
 static void *block[TAKEN];
 
@@ -23,17 +23,18 @@ static void turns_setup(void) {
   sched_as(SCHED_CHECKER);
 }
 
-/* Four blocks lie apart from the first free on. What is freed then goes into the group's word. */
+/* Eight blocks lie apart from that free on: those that are free, and four that were never handed out. What is freed then goes into the
+ * group's word. */
 static void turns_begin(void) {
   give(block[FREED]);
-  SCHED_CHECK(hdi_heap_self->class[hdi_sizeclass_of(BYTES_64)].turn == FREED + 1);
+  SCHED_CHECK(hdi_heap_self->class[hdi_sizeclass_of(BYTES_64)].turn == TURN);
 }
 
 /* A turn is used up, and the next begins, or too little has come back for one. */
 static void turns_owner(void) {
-  unsigned back = sched_pick(2) == 1 ? FREED + 1 : 1;
+  unsigned back = sched_pick(2) == 1 ? TURN : 1;
   turns_begin();
-  for (unsigned i = 0; i < FREED + 1; i++) {
+  for (unsigned i = 0; i < TURN; i++) {
     void *p = take(BYTES_64);
     if (i < back) give(p);
   }
@@ -52,7 +53,7 @@ const sched_model model_turns = {
 
 /* All that lies apart, and one more: the turn is over, and what others have freed is looked at. */
 static void use_up(void) {
-  for (unsigned i = 0; i < FREED + 2; i++) take(BYTES_64);
+  for (unsigned i = 0; i < TURN + 1; i++) take(BYTES_64);
 }
 
 static void adopt_owner(void) {

@@ -19,6 +19,7 @@
 #include "heddle.h"
 
 #define BLOCK_BYTES 1024
+#define MEDIUM_BYTES (HD_SMALL_MAX + 256) /* of the first medium class */
 #define PER_PAGE (HD_UNIT_BYTES / BLOCK_BYTES)
 #define CLASS hdi_sizeclass_of(BLOCK_BYTES)
 
@@ -287,7 +288,7 @@ static void test_remote_frees_release(void **state) {
 /* A page whose blocks are claimed, and all free: without its claim it is empty. */
 static void test_unclaim_empties(void **state) {
   (void)state;
-  void *one = hd_heap_malloc(heap, 2048), *two = hd_heap_malloc(heap, 2048), *three = hd_heap_malloc(heap, 2048);
+  void *one = hd_heap_malloc(heap, MEDIUM_BYTES), *two = hd_heap_malloc(heap, MEDIUM_BYTES), *three = hd_heap_malloc(heap, MEDIUM_BYTES);
   hd_unit *page = hdi_space_find(one);
   unsigned class_index = page->class_index;
   hd_free(one);
@@ -313,9 +314,9 @@ static void test_unclaim_empties(void **state) {
 /* Of a page of a medium class that another page of it stands in front of, nothing is claimed. */
 static void test_unclaim_wants_the_current_page(void **state) {
   (void)state;
-  enum { PAGE_BLOCKS = HD_UNIT_BYTES / 2048 };
+  enum { PAGE_BLOCKS = HD_UNIT_BYTES / MEDIUM_BYTES };
   void *blocks[2 * PAGE_BLOCKS];
-  for (int i = 0; i < 2 * PAGE_BLOCKS; i++) assert_non_null(blocks[i] = hd_heap_malloc(heap, 2048));
+  for (int i = 0; i < 2 * PAGE_BLOCKS; i++) assert_non_null(blocks[i] = hd_heap_malloc(heap, MEDIUM_BYTES));
   hd_unit *full = hdi_space_find(blocks[0]);
   uint32_t credit = full->credit;
   assert_int_equal(full->state, HD_PAGE_FULL);

@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -15,10 +16,12 @@
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"
+#include "grown.h"
 
-enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB, GROWN_BYTES = 32 * MIB, LONGEST_PAUSE = 31 };
+enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB, GROWN_BYTES = 32 * MIB };
 
-static size_t touches, looks; /* of a huge page's first system page; at how much is resident, from the first unit on */
+/* Of a huge page's first system page; at how much is resident, from the first unit on, and anywhere. */
+static size_t touches, looks, all_looks;
 static uint8_t *touched;
 
 uint64_t __wrap_hdi_os_touch(void *address, size_t bytes);
@@ -33,6 +36,7 @@ size_t __real_hdi_os_resident_in(const void *address, size_t bytes);
 size_t __wrap_hdi_os_resident_in(const void *address, size_t bytes);
 size_t __wrap_hdi_os_resident_in(const void *address, size_t bytes) {
   looks += address == hdi_space.base;
+  all_looks++;
   return __real_hdi_os_resident_in(address, bytes);
 }
 
@@ -96,26 +100,62 @@ static void test_growth(void **state) {
 /* What is not there is looked for again after a while, for memory may have been filled since. */
 static void test_pauses(void **state) {
   (void)state;
-  for (int i = 0; i <= 2 * LONGEST_PAUSE; i++) assert_false(hdi_space_huge_is_little());
+  for (int i = 0; i <= 2 * GROWN_PAUSES; i++) assert_false(hdi_space_huge_is_little());
   size_t before = looks;
-  for (int i = 0; i < 10 * (LONGEST_PAUSE + 1); i++) assert_false(hdi_space_huge_is_little());
+  for (int i = 0; i < 10 * (GROWN_PAUSES + 1); i++) assert_false(hdi_space_huge_is_little());
   assert_int_equal(looks - before, 10);
   before = looks;
-  for (int i = 0; i <= LONGEST_PAUSE; i++) assert_non_null(hd_calloc(2 * MIB, 1));
+  for (int i = 0; i <= GROWN_PAUSES; i++) assert_non_null(hd_calloc(2 * MIB, 1));
   assert_int_equal(looks, before); /* shorter runs ask for none */
-  for (int i = 0; i <= LONGEST_PAUSE; i++) {
+  for (int i = 0; i <= GROWN_PAUSES; i++) {
     hd_free(take(GROWN_BYTES));
     hd_collect(0); /* the next one is as fresh */
   }
   assert_int_equal(looks, before); /* for longer ones it does not matter */
 }
 
+/* Nobody looks where no run is asked for, whatever comes out. */
+static void take_and_grow(hd_heap *heap) {
+  size_t before = all_looks;
+  for (int i = 0; i <= GROWN_PAUSES; i++) {
+    uint8_t *p = hd_heap_malloc(heap, 5 * MIB);
+    assert_ptr_equal(hd_heap_realloc(heap, p, 9 * MIB), p);
+    uint8_t *table = hd_heap_calloc(heap, 5, MIB);
+    assert_non_null(table);
+    assert_false(hdi_space_is_huge(p + HUGE_BYTES) || hdi_space_is_huge(table + HUGE_BYTES));
+    hd_free(table);
+    hd_free(p);
+    hd_collect(0);
+  }
+  assert_int_equal(all_looks, before);
+}
+
+static void test_never(void **state) {
+  (void)state;
+  int64_t thp = hdi_options.thp;
+  hdi_options.thp = HD_THP_NEVER;
+  hd_heap *heap = hd_heap_create(NULL);
+  take_and_grow(heap);
+  hdi_options.thp = thp;
+  hd_heap_destroy(heap);
+}
+
+static void test_memory_of_its_own(void **state) {
+  (void)state;
+  enum { ROOM = 64 * MIB };
+  void *memory = mmap(NULL, ROOM, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  assert_true(memory != MAP_FAILED);
+  hd_heap *heap = hd_heap_create(&(hd_heap_config){.struct_bytes = sizeof(hd_heap_config), .memory = memory, .memory_bytes = ROOM});
+  assert_non_null(heap);
+  take_and_grow(heap);
+  hd_heap_destroy(heap);
+  munmap(memory, ROOM);
+}
+
 static void test_grown(void **state) {
   (void)state;
   uint8_t *p = take(GROWN_BYTES);
-  memset(p, 1, GROWN_BYTES);
-  for (int i = 0; i < LONGEST_PAUSE; i++) hdi_space_huge_is_little();
-  assert_true(hdi_space_huge_is_little());
+  assert_true(fill_until_grown(p, GROWN_BYTES));
   size_t before = looks;
   take_and_expect(6 * MIB + 4 * HD_UNIT_BYTES, true, true);
   assert_int_equal(hdi_space_is_huge(hd_calloc(6 * MIB, 1)), may_be_huge());
@@ -133,6 +173,8 @@ int main(void) {
       cmocka_unit_test(test_tables),
       cmocka_unit_test(test_growth),
       cmocka_unit_test(test_pauses),
+      cmocka_unit_test(test_never),
+      cmocka_unit_test(test_memory_of_its_own),
       cmocka_unit_test(test_grown),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,7 +17,7 @@
 #include "core/page.h"
 #include "heddle.h"
 
-enum { TINY = 16, LONG = 1024, PER_PAGE = HD_UNIT_BYTES / TINY, LEAST = 4 };
+enum { TINY = 16, LONG = 1024, LONGEST = HD_SMALL_MAX, PER_PAGE = HD_UNIT_BYTES / TINY, LEAST = 4, LONG_TURN = 8 };
 
 static void *kept[4 * PER_PAGE];
 static unsigned keeps;
@@ -82,14 +82,19 @@ static void from_the_8192nd_on(void) {
   TS_CHECK(hdi_page_used(class_of(TINY)->page) == 1, "%u in use in place of 1", hdi_page_used(class_of(TINY)->page));
 }
 
+/* Keep blocks until all of a page's first group have been handed out, or all of the page. */
+static void touch_group(size_t bytes) {
+  while (class_of(bytes)->page == NULL || class_of(bytes)->page->fresh < hd_min(64, HD_UNIT_BYTES / bytes)) keep(bytes);
+}
+
 static void shorter_turns_of_larger_blocks(void) {
   const struct {
     size_t bytes;
     unsigned turn;
-  } expected[] = {{TINY, 64}, {256, 32}, {512, 16}, {LONG, 8}};
+  } expected[] = {{TINY, 64}, {256, 32}, {512, 16}, {LONG, LONG_TURN}, {LONGEST, LONG_TURN}};
   for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
     size_t bytes = expected[i].bytes;
-    while (class_of(bytes)->page == NULL || class_of(bytes)->page->fresh < 64) keep(bytes);
+    touch_group(bytes);
     while (keeps > 0) hd_free(kept[--keeps]);
     many_pairs(bytes);
     TS_CHECK(takes_turns(bytes), "no turns of %zu bytes", bytes);
@@ -125,7 +130,7 @@ static void until_blocks_are_kept(void) {
 }
 
 static void not_with_few_blocks(void) {
-  while (class_of(LONG)->page == NULL || class_of(LONG)->page->fresh < 64) keep(LONG);
+  touch_group(LONG);
   while (hd_bit_count(hdi_slot_bits(&class_of(LONG)->slot)) >= LEAST) keep(LONG);
   many_pairs(LONG);
   many_pairs(LONG);
@@ -133,6 +138,35 @@ static void not_with_few_blocks(void) {
   hd_free(kept[--keeps]);
   many_pairs(LONG);
   TS_CHECK(takes_turns(LONG), "no turns of %u", LEAST);
+}
+
+/* Where the program uses fewer, the group's next blocks make a whole turn, and no more of them are touched. */
+static void with_blocks_never_handed_out(void) {
+  static const size_t sizes[] = {LONG, LONGEST};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    pairs(sizes[i], 1);
+    const hd_unit *page = class_of(sizes[i])->page;
+    TS_CHECK(page->fresh < LONG_TURN, "set up otherwise");
+    many_pairs(sizes[i]);
+    TS_CHECK(takes_turns(sizes[i]), "no turns of %zu bytes", sizes[i]);
+    TS_CHECK(page->fresh == LONG_TURN && hdi_page_used(page) == 0, "%u touched, %u in use", page->fresh, hdi_page_used(page));
+    check_group(sizes[i]);
+    while (keeps < LONG_TURN) keep(sizes[i]);
+    TS_CHECK(hdi_page_used(page) == LONG_TURN && page->fresh == LONG_TURN, "%u in use of %u", hdi_page_used(page), page->fresh);
+    while (keeps > 0) hd_free(kept[--keeps]);
+  }
+}
+
+/* The last blocks of a page, which are fewer than a turn. */
+static void no_further_than_the_page(void) {
+  touch_group(LONGEST);
+  hd_unit *page = class_of(LONGEST)->page;
+  while (hdi_slot_bits(&class_of(LONGEST)->slot) != 0) keep(LONGEST);
+  for (unsigned i = 0; i < LEAST + 1; i++) hd_free(kept[--keeps]);
+  many_pairs(LONGEST);
+  TS_CHECK(takes_turns(LONGEST) && class_of(LONGEST)->page == page, "set up otherwise");
+  TS_CHECK(page->fresh == page->capacity, "%u of %u", page->fresh, (unsigned)page->capacity);
+  check_group(LONGEST);
 }
 
 /* A heap of many pages takes back what rests in a class that claims nothing, and a turn is no claim. */
@@ -215,7 +249,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       ALONE(from_the_8192nd_on),    ALONE(shorter_turns_of_larger_blocks), ALONE(until_blocks_are_kept),    ALONE(not_with_few_blocks),
       ALONE(not_where_others_free), ALONE(not_with_clean_blocks),          ALONE(not_in_heaps_of_ones_own),
-      ALONE(not_when_the_slot_is_taken_away), ALONE(for_one_class_at_a_time),
+      ALONE(not_when_the_slot_is_taken_away), ALONE(for_one_class_at_a_time), ALONE(with_blocks_never_handed_out),
+      ALONE(no_further_than_the_page),
   };
   return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 #include "core/thread.h"
 #include "heddle.h"
 
-enum { BYTES = 1280, COUNT = 200, LONG_BYTES = 24 * 1024, LONGS = 20, OWNERS = 24, ROUNDS = 200, QUIET_MS = 5500 };
+enum { BYTES = 2304, COUNT = 200, LONG_BYTES = 24 * 1024, LONGS = 20, OWNERS = 24, ROUNDS = 200, QUIET_MS = 5500 };
 
 /* A thread that has made blocks, and rests until it is told what to do. */
 typedef struct maker {

@@ -97,14 +97,14 @@ static void *free_small(void *p) {
 
 static void test_remote_free_writes(void **state) {
   (void)state;
-  static const size_t sizes[] = {16, 64, 1024, 1025, 40000};
+  static const size_t sizes[] = {16, 64, HD_SMALL_MAX, HD_SMALL_MAX + 1, 40000};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
     volatile uint64_t *p = hd_malloc(sizes[i]);
     pthread_t thread;
     p[0] = p[1] = 0x5555555555555555u;
     assert_int_equal(pthread_create(&thread, NULL, free_small, (void *)p), 0);
     pthread_join(thread, NULL);
-    assert_int_equal(p[0] == 0, sizes[i] <= 1024); /* larger ones are left alone: their pages may be gone already */
+    assert_int_equal(p[0] == 0, sizes[i] <= HD_SMALL_MAX); /* larger ones are left alone: their pages may be gone already */
     assert_true(p[1] == 0x5555555555555555u);
   }
 }

@@ -346,20 +346,23 @@ static void test_used_up_with_virgin_blocks(void **state) {
   assert_null(class->first);
 }
 
-/* Pages of few blocks take their own first. */
+/* Pages of fewer than 32 blocks take their own first. */
 static void test_few_blocks_do_not_wait(void **state) {
   (void)state;
-  enum { FEW_BYTES = 2048, FEW = HD_UNIT_BYTES / FEW_BYTES };
-  void *blocks[FEW];
-  hd_class *few = &heap->class[hdi_sizeclass_of(FEW_BYTES)];
-  for (size_t i = 0; i < FEW; i++) assert_non_null(blocks[i] = hd_heap_malloc(heap, FEW_BYTES));
-  assert_non_null(hd_heap_malloc(heap, FEW_BYTES));
-  while (hdi_slot_bits(&few->slot) != 0) assert_non_null(hd_heap_malloc(heap, FEW_BYTES));
-  hd_unit *page = few->page;
-  assert_true(page->fresh < FEW);
-  free_some(blocks, 0, FEW / 2);
-  assert_ptr_equal(few->first, hdi_space_find(blocks[0]));
-  assert_ptr_equal(hdi_space_find(hd_heap_malloc(heap, FEW_BYTES)), page);
+  static const size_t sizes[] = {2048, 2304};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    void *blocks[32];
+    size_t count = HD_UNIT_BYTES / sizes[i];
+    hd_class *few = &heap->class[hdi_sizeclass_of(sizes[i])];
+    for (size_t at = 0; at < count; at++) assert_non_null(blocks[at] = hd_heap_malloc(heap, sizes[i]));
+    assert_non_null(hd_heap_malloc(heap, sizes[i]));
+    while (hdi_slot_bits(&few->slot) != 0) assert_non_null(hd_heap_malloc(heap, sizes[i]));
+    hd_unit *page = few->page;
+    assert_true(page->fresh < count);
+    free_some(blocks, 0, count / 2);
+    assert_ptr_equal(few->first, hdi_space_find(blocks[0]));
+    assert_ptr_equal(hdi_space_find(hd_heap_malloc(heap, sizes[i])), count < 32 ? page : hdi_space_find(blocks[0]));
+  }
 }
 
 /* A try at the same group that failed is the more rarely repeated, until one succeeds. */
