@@ -136,7 +136,7 @@ static void alignment_is_exact(void) {
   for (size_t alignment = 32; alignment <= 4096; alignment *= 2) {
     void *q = hd_aligned_alloc(alignment, 4096);
     TS_CHECK((uintptr_t)q % alignment == 0, "%p at %zu", q, alignment);
-    size_t borrowed = 5120; /* every class above 1 KiB is as good for an alignment of 128 as any */
+    size_t borrowed = 5120; /* every class above 2 KiB is as good for an alignment of 256 as any */
     TS_CHECK(hd_usable_size(q) == (alignment <= HD_MEDIUM_ALIGN ? borrowed : 4096), "usable %zu at %zu", hd_usable_size(q), alignment);
     hd_free(q);
   }
