@@ -296,6 +296,8 @@ static void test_many_owners(void **state) {
     maker->blocks[i] = NULL;
     assert_true(hdi_heap_self->parcels_open <= HD_PARCEL_SLOTS);
   }
+  hd_thread_idle(); /* all of them are under way; of a page whose blocks went both ways, too few to be told of might be counted */
+  for (size_t i = 0; i < HD_PARCELS; i++) assert_non_null(hd_load_relaxed(&hdi_heap_self->parcel[i].owner));
   for (size_t i = 0; i < OWNERS; i++) free_all(makers[i].blocks, COUNT), free_all(makers[i].longs, LONGS);
   hd_thread_idle();
   for (size_t i = 0; i < OWNERS; i++) {
