@@ -171,24 +171,26 @@ FAST void hdi_claim_fetch(const hd_heap *heap, const hd_slot *slot, uint64_t bit
  * those of a page that was just made. In heap.c. */
 bool hdi_claim_waits(const hd_unit *page, const hd_class *class);
 
-/* Let so many blocks that were never handed out, all of one group, be taken by this word. */
-FAST void hdi_claim_open(hd_unit *page, uint32_t count, uint64_t *word) {
-  uint64_t bits = hd_low_mask(count) << page->fresh % 64;
+/* Let so many blocks that were never handed out be taken by this word, or as many as the page and the group that they begin in have.
+ * Returns how many. */
+FAST uint32_t hdi_claim_open(hd_unit *page, uint32_t most, uint64_t *word) {
+  uint32_t at = page->fresh % 64;
+  uint32_t count = (uint32_t)hd_min(hd_min(most, 64 - at), page->capacity - page->fresh);
+  uint64_t bits = hd_low_mask(count) << at;
   hd_store_owned(&page->fresh, page->fresh + count);
   hd_store_owned(&page->held, page->held + count);
   hd_store_owned(word, *word | bits);
+  return count;
 }
 
 static inline bool hdi_claim_virgin(hd_unit *page, hd_class *class) {
   if (page->fresh == page->capacity) return false;
   uint32_t group = page->fresh / 64;
-  uint32_t at = page->fresh % 64;
   /* Memory of earlier owners is resident, or part of it is: to walk through all of it is worth fewer claims where there are many. */
   uint32_t step = page->zeroed || !class->busy ? class->step : 64;
-  uint32_t count = (uint32_t)hd_min(hd_min(step, 64 - at), page->capacity - page->fresh);
   bool apart = page->zeroed && (class->zeroes || !hdi_page_is_plain(page));
   uint64_t *word = apart ? &page->apart : &page->words[group];
-  hdi_claim_open(page, count, word);
+  hdi_claim_open(page, step, word);
   hdi_claim_group_by(page, class, group, word);
   class->zeroed = apart;
   return true;

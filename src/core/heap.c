@@ -309,11 +309,8 @@ static uint64_t put_apart(hd_unit *page, hd_class *class, uint32_t count) {
 
 /* The more blocks there are in a turn, the seldomer one waits for the other: add so many that nobody has had, if the group has them.
  * Returns how many it has. */
-static uint32_t widen_turn(hd_unit *page, uint32_t count) {
-  if (page->fresh / 64 != page->group) return 0;
-  count = (uint32_t)hd_min(hd_min(count, 64 - page->fresh % 64), page->capacity - page->fresh);
-  hdi_claim_open(page, count, &page->words[page->group]);
-  return count;
+static uint32_t widen_turn(hd_unit *page, uint32_t most) {
+  return page->fresh / 64 == page->group ? hdi_claim_open(page, most, &page->words[page->group]) : 0;
 }
 
 void hdi_claim_take_turns(hd_heap *heap, hd_unit *page) {

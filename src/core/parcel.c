@@ -6,7 +6,9 @@
 #include "core/page.h"
 #include "core/purge.h"
 
-enum { PARCEL_BYTES = 64 * 1024 }; /* of blocks; then it is sent, whatever their number */
+enum { PARCEL_BYTES = 64 * 1024 }; /* of blocks; then it is sent */
+
+_Static_assert(HD_PARCEL_BLOCKS *(HD_SMALL_MAX + HD_SMALL_MAX / 8) >= PARCEL_BYTES, "no more than it has places for, of the smallest");
 
 /* Where a heap remembers the parcel that it fills for this owner, or for another one. */
 static size_t slot_of(const hd_heap *owner) {
@@ -62,7 +64,7 @@ bool hdi_parcel_put(hd_heap *self, hd_unit *unit, void *p, hd_block_state *state
     hd_store_relaxed(state, HD_BLOCK_SENT);
     parcel->block[parcel->count++] = p;
     parcel->room -= (int32_t)unit->block_bytes;
-    if (parcel->room <= 0 || parcel->count == HD_PARCEL_BLOCKS) send(self, parcel);
+    if (parcel->room <= 0) send(self, parcel);
   }
   hdi_gate_leave(self);
   return parcel != NULL;
