@@ -57,6 +57,8 @@ WORKLOADS = (
         ("calloc", "big-untouched", 1, (1,), False),
         ("calloc", "big-touched", 1, (1,), False),
         ("calloc", "big-reused", 1, (1,), False),
+        ("calloc", "table-front", 1, (1,), False),
+        ("calloc", "table-spread", 1, (1,), False),
         ("threadlife", "", 1, (1, 8), True),
         ("server", "", 2, (1, 2, 8), True),
         ("pipeline", "", 1, (1, 2), True),

@@ -1,6 +1,8 @@
 /* calloc by size and history. small: 8 B pairs (small-malloc: the same by malloc); fresh: 8 KiB blocks that are kept until the end;
  * reused: 8 KiB blocks dirtied, freed and asked for again; big-untouched: 128 MiB never written; big-touched: written whole;
- * big-reused: a dirtied 128 MiB block was freed first, and again each time. Zero is verified everywhere (by sampling in big ones). */
+ * big-reused: a dirtied 128 MiB block was freed first, and again each time; table-front: tables of 256 KiB to 4 MiB, filled up to a
+ * third, dropped, and taken again; table-spread: the same, a twentieth of their pages used here and there. Zero is verified everywhere (by
+ * sampling in big ones). */
 #include "common.h"
 
 enum { BLOCK = 8192 };
@@ -89,6 +91,26 @@ static size_t big_blocks(const bench_args *args)
     return rounds;
 }
 
+static size_t tables(const bench_args *args)
+{
+    enum { LEAST = 256 * 1024, OS_PAGE = 4096 };
+    bool spread = strcmp(args->mode, "table-spread") == 0;
+    size_t rounds = bench_scaled(args, 6e3, 10);
+    bench_rng rng = rng_make(args->seed, 0);
+    for (size_t i = 0; i < rounds; i++) {
+        size_t bytes = rng_between(&rng, LEAST, LEAST << rng_between(&rng, 1, 4)), pages = bytes / OS_PAGE;
+        unsigned char *table = zeroed(bytes);
+        for (size_t at = 0; at < pages / (spread ? 20 : 3); at++) {
+            unsigned char *page = table + (spread ? rng_below(&rng, pages) : at) * OS_PAGE;
+            CHECK(spread || (page[0] == 0 && page[OS_PAGE / 2] == 0));
+            memset(page, 0x5a, OS_PAGE);
+        }
+        CHECK(table[bytes - 1] == 0 || spread);
+        free(table);
+    }
+    return rounds;
+}
+
 typedef struct {
     const bench_args *args;
     size_t (*shape)(const bench_args *);
@@ -113,11 +135,13 @@ static void run_small(const bench_args *args) { run_shape(args, small_pairs); }
 static void run_fresh(const bench_args *args) { run_shape(args, fresh_blocks); }
 static void run_reused(const bench_args *args) { run_shape(args, reused_blocks); }
 static void run_big(const bench_args *args) { run_shape(args, big_blocks); }
+static void run_tables(const bench_args *args) { run_shape(args, tables); }
 
 int main(int argc, char **argv)
 {
     static const bench_mode modes[] = {{"small", run_small}, {"small-malloc", run_small}, {"fresh", run_fresh}, {"reused", run_reused},
-        {"big-untouched", run_big}, {"big-touched", run_big}, {"big-reused", run_big}};
+        {"big-untouched", run_big}, {"big-touched", run_big}, {"big-reused", run_big}, {"table-front", run_tables},
+        {"table-spread", run_tables}};
     bench_args args = bench_parse(argc, argv, "calloc");
     return BENCH_MODES(&args, modes);
 }

@@ -22,10 +22,11 @@
 #include "os/os.h"
 
 enum {
-  EXCHANGE_MIN = 4 * 1024 * 1024, /* from here on old memory may be exchanged for fresh memory, to clear it, */
-  CLEAR_MAX = 128 * 1024 * 1024,  /* and above this it always is */
-  LOOKS = 16,                     /* pages of it that are looked at before all of it is */
-  TOUCH_MAX = 1024 * 1024         /* fresh memory up to this is touched for calloc where there are threads */
+  LOOK_FROM = 256 * 1024,        /* from here on old memory is cleared where it is resident, and else exchanged for fresh memory: */
+  PIECE = 4 * 1024 * 1024,       /* so much at a time, */
+  LONG_FROM = 4 * 1024 * 1024,   /* if a quarter of its used part is resident, or from here on three quarters; */
+  CLEAR_MAX = 128 * 1024 * 1024, /* above this all of it is exchanged */
+  TOUCH_MAX = 1024 * 1024        /* fresh memory up to this is touched for calloc where there are threads */
 };
 
 /* ---- small and medium -------------------------------------------------------------------------------------------- */
@@ -101,18 +102,27 @@ static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool zero
   return p;
 }
 
-/* Whether three quarters are. To look at 128 MiB takes several times what the exchange does, so a few pages of it come first. */
-static bool mostly_resident(const uint8_t *p, size_t bytes) {
-  size_t page = hdi_os.page_bytes, part = hd_round_down(bytes / LOOKS, page), absent = 0;
-  for (size_t i = 0; i < LOOKS && absent <= LOOKS / 4; i++) {
-    if (hdi_os_resident_in(p + i * part + hd_round_down(part / 2, page), page) == 0) absent++;
+/* Clear many whole pages of old memory. To clear what is resident takes a fifth of what its faults would (of small pages a fifteenth). What
+ * is not shall not become so, but is exchanged for fresh memory: an array that was filled from its start, or a table of which little was
+ * used, takes no more than it did. A piece that is not there at all is taken for the end of what was used. */
+static SLOW void clear_many(uint8_t *p, size_t bytes) {
+  size_t quarters = bytes < LONG_FROM ? 1 : 3, asked = bytes <= CLEAR_MAX ? PIECE : 0;
+  for (size_t left = bytes; left > 0;) {
+    size_t piece = hd_min(left, asked), end = 0, resident = hdi_os_resident_until(p, piece, &end);
+    if (resident == 0) piece = left;
+    if (resident < end / 4 * quarters) end = 0;
+    if (end < piece && !hdi_os_purge(p + end, piece - end)) end = piece;
+    memset(p, 0, end);
+    p += piece;
+    left -= piece;
   }
-  return absent <= LOOKS / 4 && hdi_os_resident_in(p, bytes) >= bytes / 4 * 3;
 }
 
-/* To clear what is resident takes a fifth of what its faults would (of small pages a fifteenth). What is not shall not become so. */
-static bool should_exchange(const hd_heap *heap, const void *p, size_t bytes) {
-  return bytes >= EXCHANGE_MIN && !heap->own_space && (bytes > CLEAR_MAX || !mostly_resident(p, bytes));
+/* Clear a block on old memory, whole pages. Where there are threads, a short one is touched as a whole anyway. */
+static inline void clear_old(const hd_heap *heap, uint8_t *p, size_t bytes) {
+  bool looks = bytes >= LOOK_FROM && !heap->own_space && (bytes > TOUCH_MAX || !hdi_thread_has_several());
+  if (looks) clear_many(p, bytes);
+  else memset(p, 0, bytes);
 }
 
 /* A table is looked at before it is written to. Then each of its pages would be faulted in twice, and the second time, when the page of
@@ -131,8 +141,7 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
   }
   if (p == NULL) return hdi_no_memory();
   if (zero && !zeroed) {
-    size_t whole = hd_round_up(bytes, hdi_os.page_bytes);
-    if (!should_exchange(heap, p, whole) || !hdi_os_purge(p, whole)) memset(p, 0, whole);
+    clear_old(heap, p, hd_round_up(bytes, hdi_os.page_bytes));
   } else if (zero && bytes <= TOUCH_MAX && hdi_thread_has_several()) {
     touch(p, bytes);
   }

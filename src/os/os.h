@@ -109,8 +109,9 @@ uint64_t hdi_os_random(void);
 /* Bytes of this process that are resident; 0 when unknown. */
 size_t hdi_os_resident_bytes(void);
 
-/* The same for a range of whole pages; 0 when unknown. */
+/* The same for a range of whole pages; and where the last resident one of them ends, in bytes from the range's start. */
 size_t hdi_os_resident_in(const void *address, size_t bytes);
+size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end);
 
 /* Write text to a file descriptor, whole or not at all as far as the system allows. */
 void hdi_os_write(int fd, const char *text, size_t length);

@@ -274,18 +274,26 @@ size_t hdi_os_resident_bytes(void) {
   return (size_t)pages * hdi_os.page_bytes;
 }
 
-size_t hdi_os_resident_in(const void *address, size_t bytes) {
+SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end) {
   unsigned char present[1024];
-  size_t count = 0;
-  const uint8_t *at = address;
-  for (size_t left = bytes / hdi_os.page_bytes; left > 0;) {
-    size_t pages = hd_min(left, sizeof present);
-    if (failed(hd_syscall3(SYS_mincore, at, pages * hdi_os.page_bytes, present))) return 0;
-    for (size_t i = 0; i < pages; i++) count += present[i] & 1u;
-    at += pages * hdi_os.page_bytes;
-    left -= pages;
+  size_t count = 0, last = 0, pages = bytes / hdi_os.page_bytes;
+  *end = 0;
+  for (size_t at = 0; at < pages; at += sizeof present) {
+    size_t piece = hd_min(pages - at, sizeof present);
+    if (failed(hd_syscall3(SYS_mincore, (const uint8_t *)address + at * hdi_os.page_bytes, piece * hdi_os.page_bytes, present))) return 0;
+    for (size_t i = 0; i < piece; i++) {
+      if ((present[i] & 1u) == 0) continue;
+      count++;
+      last = at + i + 1;
+    }
   }
+  *end = last * hdi_os.page_bytes;
   return count * hdi_os.page_bytes;
+}
+
+size_t hdi_os_resident_in(const void *address, size_t bytes) {
+  size_t end = 0;
+  return hdi_os_resident_until(address, bytes, &end);
 }
 
 void hdi_os_write(int fd, const char *text, size_t length) {

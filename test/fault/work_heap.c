@@ -112,12 +112,12 @@ static void grow(uint64_t seed) {
 
 /* A zeroed block where one lay of which little was touched: its memory is exchanged. */
 static void exchange(void) {
-  enum { BYTES = 5 * MIB };
-  for (int round = 0; round < 2; round++) {
+  for (int round = 0; round < 4; round++) {
+    size_t bytes = round < 2 ? 2 * MIB : 5 * MIB;
     uint8_t *p = NULL;
-    if (TRY_POINTER(p, hd_calloc(1, BYTES))) {
-      for (size_t at = 0; at < BYTES; at += 256 * 1024) TS_CHECK(p[at] == 0, "not zero at %zu", at);
-      for (size_t at = 0; at < BYTES; at += 256 * 1024) p[at] = 1;
+    if (TRY_POINTER(p, hd_calloc(1, bytes))) {
+      for (size_t at = 0; at < bytes; at += 256 * 1024) TS_CHECK(p[at] == 0, "not zero at %zu", at);
+      for (size_t at = 0; at < bytes; at += 256 * 1024) p[at] = 1;
     }
     hd_free(p);
   }

@@ -95,6 +95,10 @@ size_t hdi_os_resident_in(const void *address, size_t bytes) {
   (void)address, (void)bytes;
   return 0;
 }
+size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end) {
+  (void)address, (void)bytes;
+  return *end = 0;
+}
 
 void *sched_thread_pointer(void) {
   static _Alignas(128) char pointer[SCHED_FIBRES + 1][128]; /* nearer ones than real threads have would make the same mark: hdi_lock_me */

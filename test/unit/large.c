@@ -124,12 +124,16 @@ static void test_moves_of_heaps(void **state) {
   hd_heap_destroy(heap);
 }
 
-/* A zeroed block where one of the same length was freed, of which every so-many-th page had been filled: how much of it is resident. */
-static size_t resident_when_cleared(size_t bytes, size_t step) {
+/* A zeroed block where one of the same length was freed, of whose first part every so-many-th page had been filled: how much of it is
+ * resident. */
+static size_t resident_when_cleared(size_t bytes, size_t part, size_t step) {
   hd_collect(0);
   uint8_t *old = hd_malloc(bytes);
   assert_non_null(old);
-  for (size_t at = 0; at < bytes; at += step * hdi_os.page_bytes) memset(old + at, 0x5a, hdi_os.page_bytes);
+  if (hdi_options.thp == HD_THP_NEVER) { /* whatever the tests before left there */
+    assert_int_equal(madvise(old, bytes, MADV_NOHUGEPAGE) | madvise(old, bytes, MADV_DONTNEED), 0);
+  }
+  for (size_t at = 0; at < part; at += step * hdi_os.page_bytes) memset(old + at, 0x5a, hdi_os.page_bytes);
   hd_free(old);
   uint8_t *p = hd_calloc(1, bytes);
   assert_ptr_equal(p, old);
@@ -139,36 +143,36 @@ static size_t resident_when_cleared(size_t bytes, size_t step) {
   return resident;
 }
 
-/* The same where only the pages are filled that are looked at first: in the middle of each sixteenth. */
-static void test_looks_are_not_all(void **state) {
+/* Long ones of 4 MiB and more are cleared where three quarters of each piece of 4 MiB are resident, and exchanged where less is, or where
+ * there is very much of it. What follows a piece without any is exchanged unseen. */
+static void test_long_ones_cleared_or_exchanged(void **state) {
   (void)state;
-  enum { LOOKS = 16 };
-  const size_t bytes = 64 * MIB, part = bytes / LOOKS;
-  hd_collect(0);
+  assert_int_equal(resident_when_cleared(5 * MIB, 5 * MIB, 1), 5 * MIB);
+  size_t odd = 5 * MIB + 13 * hdi_os.page_bytes;
+  assert_int_equal(resident_when_cleared(odd, odd, 1), odd);
+  assert_int_equal(resident_when_cleared(128 * MIB, 128 * MIB, 1), 128 * MIB);
+  assert_int_equal(resident_when_cleared(128 * MIB + HD_UNIT_BYTES, 128 * MIB, 1), 0);
   hdi_options.thp = HD_THP_NEVER;
-  uint8_t *old = hd_malloc(bytes);
-  assert_non_null(old);
-  assert_int_equal(madvise(old, bytes, MADV_NOHUGEPAGE) | madvise(old, bytes, MADV_DONTNEED), 0); /* whatever the tests before left there */
-  for (int i = 0; i < LOOKS; i++) memset(old + (size_t)i * part + part / 2, 0x5a, hdi_os.page_bytes);
-  assert_int_equal(hdi_os_resident_in(old, bytes), LOOKS * hdi_os.page_bytes);
-  hd_free(old);
-  uint8_t *p = hd_calloc(1, bytes);
-  assert_ptr_equal(p, old);
-  assert_int_equal(hdi_os_resident_in(p, bytes), 0);
-  hd_free(p);
+  assert_int_equal(resident_when_cleared(6 * MIB, 6 * MIB, 2), 0);
+  assert_int_equal(resident_when_cleared(64 * MIB, 64 * MIB, 1000), 0);
+  assert_int_equal(resident_when_cleared(14 * MIB, 6 * MIB, 1), 6 * MIB);
+  size_t asked = 4 * MIB + hdi_os.page_bytes; /* one page of the second piece */
+  assert_int_equal(resident_when_cleared(14 * MIB, asked, 1), asked);
   hdi_options.thp = HD_THP_AUTO;
 }
 
-/* Old memory is cleared where it is resident, and exchanged where it is not, or where there is very much of it. */
-static void test_cleared_or_exchanged(void **state) {
+/* Shorter ones, from 256 KiB on, up to their last resident page, if a quarter of that is. */
+static void test_front_cleared(void **state) {
   (void)state;
-  assert_int_equal(resident_when_cleared(5 * MIB, 1), 5 * MIB);
-  size_t odd = 5 * MIB + 13 * hdi_os.page_bytes; /* a sixteenth of it ends inside a page */
-  assert_int_equal(resident_when_cleared(odd, 1), odd);
-  assert_int_equal(resident_when_cleared(128 * MIB, 1), 128 * MIB);
-  assert_int_equal(resident_when_cleared(128 * MIB + HD_UNIT_BYTES, 1), 0);
+  const size_t page = hdi_os.page_bytes, most = 4 * MIB - page, least = 256 * 1024;
   hdi_options.thp = HD_THP_NEVER;
-  assert_int_equal(resident_when_cleared(6 * MIB, 2), 0);
+  assert_int_equal(resident_when_cleared(2 * MIB, 2 * MIB, 1), 2 * MIB);
+  assert_int_equal(resident_when_cleared(most, MIB, 1), MIB);
+  assert_int_equal(resident_when_cleared(most, MIB, 4), MIB - 3 * page);
+  assert_int_equal(resident_when_cleared(most, MIB, 5), 0);
+  assert_int_equal(resident_when_cleared(most, 0, 1), 0);
+  assert_int_equal(resident_when_cleared(least, page, 1), page);
+  assert_int_equal(resident_when_cleared(least - page, page, 1), least - page);
   hdi_options.thp = HD_THP_AUTO;
 }
 
@@ -204,6 +208,8 @@ static void test_touched_among_threads(void **state) {
   assert_int_equal(resident_when_fresh(some), whole);
   assert_int_equal(resident_when_fresh(MIB), MIB);
   assert_int_equal(resident_when_fresh(MIB + 1), 0);
+  assert_int_equal(resident_when_cleared(MIB, hdi_os.page_bytes, 1), MIB);
+  assert_int_equal(resident_when_cleared(2 * MIB, hdi_os.page_bytes, 1), hdi_os.page_bytes);
   pthread_barrier_wait(&at_work);
   pthread_join(thread, NULL);
   assert_int_equal(resident_when_fresh(some), 0);
@@ -291,7 +297,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_limit_in_place), cmocka_unit_test(test_limit_by_moves), cmocka_unit_test(test_limit_by_copies),
       cmocka_unit_test(test_without_moves),  cmocka_unit_test(test_moves_of_heaps), cmocka_unit_test(test_misuse),
-      cmocka_unit_test(test_cleared_or_exchanged), cmocka_unit_test(test_looks_are_not_all), cmocka_unit_test(test_kept_run),
+      cmocka_unit_test(test_long_ones_cleared_or_exchanged), cmocka_unit_test(test_front_cleared), cmocka_unit_test(test_kept_run),
       cmocka_unit_test(test_touched_among_threads), cmocka_unit_test(test_kept_run_starts_helper),
   };
   return cmocka_run_group_tests_name("large", tests, NULL, NULL);
