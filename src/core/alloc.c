@@ -104,13 +104,14 @@ static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool zero
 
 /* Clear many whole pages of old memory. To clear what is resident takes a fifth of what its faults would (of small pages a fifteenth). What
  * is not shall not become so, but is exchanged for fresh memory: an array that was filled from its start, or a table of which little was
- * used, takes no more than it did. A piece that is not there at all is taken for the end of what was used. */
+ * used, takes no more than it did. A piece that is not there at all is taken for the end of what was used. Where the system does not say,
+ * long blocks are exchanged and others cleared. */
 static SLOW void clear_many(uint8_t *p, size_t bytes) {
   size_t quarters = bytes < LONG_FROM ? 1 : 3, asked = bytes <= CLEAR_MAX ? PIECE : 0;
   for (size_t left = bytes; left > 0;) {
     size_t piece = hd_min(left, asked), end = 0, resident = hdi_os_resident_until(p, piece, &end);
-    if (resident == 0) piece = left;
-    if (resident < end / 4 * quarters) end = 0;
+    if (end == 0) piece = left;
+    if (resident < end / 4 * quarters && (resident != 0 || bytes >= LONG_FROM)) end = 0;
     if (end < piece && !hdi_os_purge(p + end, piece - end)) end = piece;
     memset(p, 0, end);
     p += piece;

@@ -109,7 +109,8 @@ uint64_t hdi_os_random(void);
 /* Bytes of this process that are resident; 0 when unknown. */
 size_t hdi_os_resident_bytes(void);
 
-/* The same for a range of whole pages; and where the last resident one of them ends, in bytes from the range's start. */
+/* The same for a range of whole pages; and where the last resident one of them ends, in bytes from the range's start: behind the range when
+ * that is unknown. */
 size_t hdi_os_resident_in(const void *address, size_t bytes);
 size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end);
 

@@ -412,18 +412,19 @@ WRAPPED(size_t, resident_bytes, void) {
 /* A page that is pretended is resident when a part of it is. */
 WRAPPED(size_t, resident_until, const void *address, size_t bytes, size_t *end) {
   unsigned char present[RESIDENT_PIECE];
-  *end = 0;
+  *end = bytes;
   if (refuse(HD_FAULT_RESIDENT)) return 0;
   if (hdi_os.page_bytes == fault.real_page_bytes) return __real_hdi_os_resident_until(address, bytes, end);
-  size_t ratio = hdi_os.page_bytes / fault.real_page_bytes, found = 0;
+  size_t ratio = hdi_os.page_bytes / fault.real_page_bytes, found = 0, last = 0;
   for (size_t at = 0; at < bytes; at += hdi_os.page_bytes) {
     if (hd_syscall3(SYS_mincore, (const uint8_t *)address + at, hdi_os.page_bytes, present) < 0) return 0;
     size_t part = 0;
     while (part < ratio && (present[part] & 1) == 0) part++;
     if (part == ratio) continue;
     found++;
-    *end = at + hdi_os.page_bytes;
+    last = at + hdi_os.page_bytes;
   }
+  *end = last;
   return found * hdi_os.page_bytes;
 }
 

@@ -277,7 +277,7 @@ size_t hdi_os_resident_bytes(void) {
 SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end) {
   unsigned char present[1024];
   size_t count = 0, last = 0, pages = bytes / hdi_os.page_bytes;
-  *end = 0;
+  *end = bytes;
   for (size_t at = 0; at < pages; at += sizeof present) {
     size_t piece = hd_min(pages - at, sizeof present);
     if (failed(hd_syscall3(SYS_mincore, (const uint8_t *)address + at * hdi_os.page_bytes, piece * hdi_os.page_bytes, present))) return 0;
