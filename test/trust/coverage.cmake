@@ -20,7 +20,7 @@ set_tests_properties(coverage.long PROPERTIES TIMEOUT 7200 LABELS long PROCESSOR
 # Systems unlike this one, put between the library and the system by the linker.
 if(NOT HEDDLE_SANITIZE)
   set(wrap -Wl,--wrap=pthread_key_create,--wrap=hdi_next_get)
-  foreach(call init claim commit reserve guard close move purge heavy_barrier heavy_barrier_init resident_in read_file wait)
+  foreach(call init claim commit reserve guard close move purge heavy_barrier heavy_barrier_init resident_in resident_until read_file wait)
     string(APPEND wrap ",--wrap=hdi_os_${call}")
   endforeach()
   foreach(name systems hardened)

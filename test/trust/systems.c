@@ -73,8 +73,12 @@ WRAPPED(bool, os_heavy_barrier, void) { return !is_refused(&refuse.barrier) && _
 WRAPPED(bool, os_heavy_barrier_init, void) { return !is_refused(&refuse.barrier_init) && __real_hdi_os_heavy_barrier_init(); }
 
 WRAPPED(size_t, os_resident_in, const void *address, size_t bytes) {
-  refuse.asked += bytes;
   return refuse.seems_resident ? bytes : __real_hdi_os_resident_in(address, bytes);
+}
+
+WRAPPED(size_t, os_resident_until, const void *address, size_t bytes, size_t *end) {
+  refuse.asked += bytes;
+  return __real_hdi_os_resident_until(address, bytes, end);
 }
 
 WRAPPED(long, os_read_file, const char *path, char *buffer, size_t bytes) {
