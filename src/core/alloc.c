@@ -111,7 +111,7 @@ static SLOW void clear_many(uint8_t *p, size_t bytes) {
   for (size_t left = bytes; left > 0;) {
     size_t piece = hd_min(left, asked), end = 0, resident = hdi_os_resident_until(p, piece, &end);
     if (end == 0) piece = left;
-    if (resident < end / 4 * quarters && (resident != 0 || bytes >= LONG_FROM)) end = 0;
+    if (resident < end / 4 * quarters && (resident != 0 || quarters > 1)) end = 0;
     if (end < piece && !hdi_os_purge(p + end, piece - end)) end = piece;
     memset(p, 0, end);
     p += piece;

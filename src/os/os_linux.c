@@ -276,19 +276,20 @@ size_t hdi_os_resident_bytes(void) {
 
 SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end) {
   unsigned char present[1024];
-  size_t count = 0, last = 0, pages = bytes / hdi_os.page_bytes;
+  size_t page = hdi_os.page_bytes, count = 0, last = 0;
   *end = bytes;
-  for (size_t at = 0; at < pages; at += sizeof present) {
-    size_t piece = hd_min(pages - at, sizeof present);
-    if (failed(hd_syscall3(SYS_mincore, (const uint8_t *)address + at * hdi_os.page_bytes, piece * hdi_os.page_bytes, present))) return 0;
-    for (size_t i = 0; i < piece; i++) {
+  for (size_t at = 0; at < bytes;) {
+    size_t piece = hd_min(bytes - at, sizeof present * page);
+    if (failed(hd_syscall3(SYS_mincore, (const uint8_t *)address + at, piece, present))) return 0;
+    for (size_t i = 0; i * page < piece; i++) {
+      at += page;
       if ((present[i] & 1u) == 0) continue;
-      count++;
-      last = at + i + 1;
+      count += page;
+      last = at;
     }
   }
-  *end = last * hdi_os.page_bytes;
-  return count * hdi_os.page_bytes;
+  *end = last;
+  return count;
 }
 
 size_t hdi_os_resident_in(const void *address, size_t bytes) {
