@@ -99,13 +99,13 @@ static size_t tables(const bench_args *args)
     bench_rng rng = rng_make(args->seed, 0);
     for (size_t i = 0; i < rounds; i++) {
         size_t bytes = rng_between(&rng, LEAST, LEAST << rng_between(&rng, 1, 4)), pages = bytes / OS_PAGE;
-        unsigned char *table = zeroed(bytes);
+        unsigned char *table = zeroed(bytes), mark = (unsigned char)(i % 255 + 1); /* not the one of the table before */
         for (size_t at = 0; at < pages / (spread ? 20 : 3); at++) {
             unsigned char *page = table + (spread ? rng_below(&rng, pages) : at) * OS_PAGE;
-            CHECK(spread || (page[0] == 0 && page[OS_PAGE / 2] == 0));
-            memset(page, 0x5a, OS_PAGE);
+            CHECK(page[0] == page[OS_PAGE / 2] && (page[0] == 0 || (spread && page[0] == mark)));
+            memset(page, mark, OS_PAGE);
         }
-        CHECK(table[bytes - 1] == 0 || spread);
+        CHECK(table[bytes - 1] == 0 || (spread && table[bytes - 1] == mark));
         free(table);
     }
     return rounds;
