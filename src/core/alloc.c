@@ -104,14 +104,17 @@ static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool zero
 
 /* Clear many whole pages of old memory. To clear what is resident takes a fifth of what its faults would (of small pages a fifteenth). What
  * is not shall not become so, but is exchanged for fresh memory: an array that was filled from its start, or a table of which little was
- * used, takes no more than it did. A piece that is not there at all is taken for the end of what was used. Where the system does not say,
- * long blocks are exchanged and others cleared. */
+ * used, takes no more than it did. A piece that is not there at all is taken for the end of what was used, and so is the middle of a long
+ * block, since of one that was read alone the beginning may seem resident. Where the system does not say, long blocks are exchanged and
+ * others cleared. */
 static SLOW void clear_many(uint8_t *p, size_t bytes) {
-  size_t quarters = bytes < LONG_FROM ? 1 : 3, asked = bytes <= CLEAR_MAX ? PIECE : 0;
+  bool is_long = bytes >= LONG_FROM;
+  size_t quarters = is_long ? 3 : 1, asked = bytes <= CLEAR_MAX ? PIECE : 0;
+  if (is_long && hdi_os_resident_in(p + hd_round_down(bytes / 2, HD_UNIT_BYTES), HD_UNIT_BYTES) == 0) asked = 0;
   for (size_t left = bytes; left > 0;) {
     size_t piece = hd_min(left, asked), end = 0, resident = hdi_os_resident_until(p, piece, &end);
     if (end == 0) piece = left;
-    if (resident < end / 4 * quarters && (resident != 0 || quarters > 1)) end = 0;
+    if (resident < end / 4 * quarters && (resident != 0 || is_long)) end = 0;
     if (end < piece && !hdi_os_purge(p + end, piece - end)) end = piece;
     memset(p, 0, end);
     p += piece;
@@ -119,15 +122,17 @@ static SLOW void clear_many(uint8_t *p, size_t bytes) {
   }
 }
 
-/* Clear a block on old memory, whole pages. Where there are threads, a short one is touched as a whole anyway. */
+/* A table is looked at before it is written to. Then each of its pages would be faulted in twice, and the second time, when the page of
+ * zeroes is exchanged, every processor that runs a thread of the process is stopped (decision 21). So there short ones are touched. */
+static inline bool is_touched(size_t bytes) { return bytes <= TOUCH_MAX && hdi_thread_has_several(); }
+
+/* Clear a block on old memory, whole pages. */
 static inline void clear_old(const hd_heap *heap, uint8_t *p, size_t bytes) {
-  bool looks = bytes >= LOOK_FROM && !heap->own_space && (bytes > TOUCH_MAX || !hdi_thread_has_several());
+  bool looks = bytes >= LOOK_FROM && !heap->own_space && !is_touched(bytes);
   if (looks) clear_many(p, bytes);
   else memset(p, 0, bytes);
 }
 
-/* A table is looked at before it is written to. Then each of its pages would be faulted in twice, and the second time, when the page of
- * zeroes is exchanged, every processor that runs a thread of the process is stopped (decision 21). */
 static void touch(uint8_t *p, size_t bytes) {
   for (size_t at = 0; at < bytes; at += hdi_os.page_bytes) *(volatile uint8_t *)(p + at) = 0;
 }
@@ -143,7 +148,7 @@ static void *alloc_large(hd_heap *heap, size_t bytes, size_t alignment, bool zer
   if (p == NULL) return hdi_no_memory();
   if (zero && !zeroed) {
     clear_old(heap, p, hd_round_up(bytes, hdi_os.page_bytes));
-  } else if (zero && bytes <= TOUCH_MAX && hdi_thread_has_several()) {
+  } else if (zero && is_touched(bytes)) {
     touch(p, bytes);
   }
   return p;

@@ -212,7 +212,7 @@ bool hdi_os_move(void *from, void *to, size_t bytes) {
 
 void hdi_os_huge(void *address, size_t bytes, bool on) { advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 
-static uint64_t clock_ns(clockid_t clock) {
+static __attribute__((noinline)) uint64_t clock_ns(clockid_t clock) {
   struct timespec now = {0, 0};
   clock_gettime(clock, &now);
   return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
@@ -225,11 +225,7 @@ uint64_t hdi_os_touch(void *address, size_t bytes) {
   return advise(address, bytes, POPULATE_WRITE) ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - before : 0;
 }
 
-uint64_t hdi_os_now_ms(void) {
-  struct timespec now = {0, 0};
-  clock_gettime(CLOCK_MONOTONIC_COARSE, &now); /* in the vDSO; this call can't fail */
-  return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
+uint64_t hdi_os_now_ms(void) { return clock_ns(CLOCK_MONOTONIC_COARSE) / 1000000; /* in the vDSO */ }
 
 void hdi_os_wait(atomic_uint *word, unsigned expected, unsigned timeout_ms) {
   /* The kernel's form for this call, which is not always the C library's. */

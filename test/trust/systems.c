@@ -73,6 +73,7 @@ WRAPPED(bool, os_heavy_barrier, void) { return !is_refused(&refuse.barrier) && _
 WRAPPED(bool, os_heavy_barrier_init, void) { return !is_refused(&refuse.barrier_init) && __real_hdi_os_heavy_barrier_init(); }
 
 WRAPPED(size_t, os_resident_in, const void *address, size_t bytes) {
+  refuse.asked += bytes;
   return refuse.seems_resident ? bytes : __real_hdi_os_resident_in(address, bytes);
 }
 

@@ -154,7 +154,7 @@ static size_t resident_when_cleared(size_t bytes, size_t part, size_t step) {
 }
 
 /* Long ones of 4 MiB and more are cleared where three quarters of each piece of 4 MiB are resident, and exchanged where less is, or where
- * there is very much of it. What follows a piece without any is exchanged unseen. */
+ * there is very much of it, or nothing in its middle. What follows a piece without any is exchanged unseen. */
 static void test_long_ones_cleared_or_exchanged(void **state) {
   (void)state;
   assert_int_equal(resident_when_cleared(5 * MIB, 5 * MIB, 1), 5 * MIB);
@@ -165,8 +165,9 @@ static void test_long_ones_cleared_or_exchanged(void **state) {
   hdi_options.thp = HD_THP_NEVER;
   assert_int_equal(resident_when_cleared(6 * MIB, 6 * MIB, 2), 0);
   assert_int_equal(resident_when_cleared(64 * MIB, 64 * MIB, 1000), 0);
-  assert_int_equal(resident_when_cleared(14 * MIB, 6 * MIB, 1), 6 * MIB);
-  size_t asked = 4 * MIB + hdi_os.page_bytes; /* one page of the second piece */
+  assert_int_equal(resident_when_cleared(14 * MIB, 6 * MIB, 1), 0);
+  assert_int_equal(resident_when_cleared(14 * MIB, 8 * MIB, 1), 8 * MIB);
+  size_t asked = 8 * MIB + hdi_os.page_bytes; /* one page of the third piece */
   assert_int_equal(resident_when_cleared(14 * MIB, asked, 1), asked);
   hdi_options.thp = HD_THP_AUTO;
 }
