@@ -23,6 +23,9 @@ enum {
   ACROSS_SHARE = 4,          /* a run that begins in dirty memory has a quarter there */
   GIVE_BACK_UNITS = 16,      /* a block that shrinks gives up a quarter, or so much, and an eighth at least */
   PLENTY_UNITS = 256,
+  SPARSE_UNITS = 17,         /* a run longer than heaps keep, of which little was touched, stays whole for the next block; */
+  SPARSE_LOOK = 15,          /* whether it is one is asked of one in sixteen while the answers are the same; */
+  SPARSE_SHARE = 4,          /* and of those that are free a quarter may be resident */
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
 };
 
@@ -31,6 +34,12 @@ static size_t units_for(size_t bytes) { return (bytes + HD_UNIT_BYTES - 1) >> HD
 /* Whole huge pages, where there will be some: what lies in front of the first one and behind the last would be faulted in by small pages,
  * again for each block that takes another one's pages over. */
 static size_t whole_units(size_t units) { return hd_round_up(units, hdi_space_huge_grain(&hdi_space, units)); }
+
+/* What was found of the long runs that were freed last. */
+static struct {
+  atomic_bool found;          /* the last one asked about was sparse */
+  atomic_uint pause, wait;    /* so many are taken for the same without a look, and so many still */
+} sparse;
 
 static size_t units_in_use(void) {
   size_t top = hd_load_relaxed(&hdi_space.top);
@@ -91,7 +100,7 @@ SLOW static size_t recycle(hd_unit *first, size_t units) {
  * what is in use), as much of it goes at once: programs that replace large blocks fast would otherwise hold all that they free
  * within the delay. */
 static void trade(size_t units) {
-  size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);
+  size_t dirty = hd_load_relaxed(&hdi_space.dirty_units) + hd_load_relaxed(&hdi_space.sparse_units) / SPARSE_SHARE;
   size_t plenty = PLENTY_UNITS + units_in_use() / 8;
   if (HD_LIKELY(dirty <= plenty) || !hd_load_owned(&hdi_options.purge)) return;
   hdi_space_purge(&hdi_space, hdi_space_tick(), hd_min(units, dirty - plenty));
@@ -108,12 +117,18 @@ static SLOW hd_unit *take_across(hd_heap *heap, size_t units) {
   return first;
 }
 
+/* A run for a block longer than heaps keep, of which as little may be touched as of the one before it. */
+static SLOW hd_unit *take_sparse(const hd_heap *heap, size_t units, size_t align_units, bool wants_zero) {
+  bool may = align_units == 1 && !wants_zero && !heap->explicit_heap && hd_load_owned(&hdi_options.limit) == 0;
+  return may ? hdi_space_take_sparse(&hdi_space, units) : NULL;
+}
+
 static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool wants_zero, bool *zeroed) {
   size_t grain = heap->explicit_heap ? 1 : hdi_space_huge_grain(&hdi_space, units);
-  hd_unit *first = NULL;
   *zeroed = false;
-  if (grain > 1) first = hdi_heap_take_run(heap, hd_round_up(units, grain), hd_max(align_units, grain), zeroed);
-  bool plain = grain == 1 && align_units == 1 && units >= ACROSS_SHARE && !wants_zero && !heap->explicit_heap;
+  hd_unit *first = units < SPARSE_UNITS ? NULL : take_sparse(heap, units, align_units, wants_zero);
+  if (first == NULL && grain > 1) first = hdi_heap_take_run(heap, hd_round_up(units, grain), hd_max(align_units, grain), zeroed);
+  bool plain = first == NULL && grain == 1 && align_units == 1 && units >= ACROSS_SHARE && !wants_zero && !heap->explicit_heap;
   if (plain && hd_load_relaxed(&hdi_space.dirty_units) >= units / ACROSS_SHARE) first = take_across(heap, units);
   return first != NULL ? first : hdi_heap_take_run(heap, units, align_units, zeroed);
 }
@@ -134,6 +149,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   } else if (*zeroed && !wants_zero) {
     trade(units);
   }
+  hd_store_owned(&first->plain, wants_zero);
   return hdi_large_make(heap, first, bytes);
 }
 
@@ -150,7 +166,45 @@ static void give(hd_heap *heap, hd_unit *first, size_t units, bool dirty) {
   else hdi_heap_give_run(heap, first, units, dirty);
 }
 
-void hdi_large_free(hd_heap *heap, hd_unit *first) { give(heap, first, first->run_units, true); }
+/* Whether little of a run is resident, as its middle tells. Where huge pages lie it is always asked: a filled one would lose them. */
+static bool is_sparse(const hd_unit *first, bool *looked) {
+  const uint8_t *middle = hdi_space_address(&hdi_space, first + first->run_units / 2);
+  unsigned wait = hd_load_relaxed(&sparse.wait);
+  bool found = hd_load_relaxed(&sparse.found);
+  *looked = wait == 0 || (found && hdi_space_is_huge(middle));
+  if (!*looked) {
+    hd_store_relaxed(&sparse.wait, wait - 1);
+    return found;
+  }
+  size_t end = 0;
+  hdi_os_resident_until(middle, HD_UNIT_BYTES, &end);
+  bool is = end == 0;
+  unsigned pause = is == found ? (unsigned)hd_min(2 * hd_load_relaxed(&sparse.pause) + 1, SPARSE_LOOK) : 0;
+  hd_store_relaxed(&sparse.found, is);
+  hd_store_relaxed(&sparse.pause, pause);
+  hd_store_relaxed(&sparse.wait, pause);
+  return is;
+}
+
+/* Programs have buffers for whatever may come, and fill the beginning of most. If what such a block leaves were cut, the next ones would
+ * begin elsewhere in it, and in the end all of it would be resident. Tables from calloc don't need it: what is not resident of one is
+ * exchanged (decision 16); and a block that has grown is filled, or the next one will grow where it was. Whether the run has been given back. */
+static SLOW bool give_sparse(const hd_heap *heap, hd_unit *first) {
+  bool looked = false;
+  if ((heap != NULL && heap->explicit_heap) || first->plain || hd_load_owned(&hdi_options.limit) != 0) return false;
+  if (!is_sparse(first, &looked)) return false;
+  size_t units = first->run_units;
+  if (looked) hdi_space_leave_huge(&hdi_space, first, units);
+  hd_store_relaxed(&first->kind, HD_UNIT_NONE);
+  hdi_space_give_sparse(&hdi_space, first);
+  return true;
+}
+
+void hdi_large_free(hd_heap *heap, hd_unit *first) {
+  size_t units = first->run_units;
+  if (units >= SPARSE_UNITS && give_sparse(heap, first)) return;
+  give(heap, first, units, true);
+}
 
 /* Units of an explicit heap's block change where it stands: keep its account. */
 static bool charge(hd_unit *first, size_t more) {
@@ -194,11 +248,12 @@ bool hdi_large_resize(hd_unit *first, size_t bytes) {
     if (!extend(first, wanted - units, &zeroed) && (wanted == used || !extend(first, used - units, &zeroed))) return false;
     if (zeroed) want_more_huge(first, units, used, first->block_bytes);
     if (zeroed) trade(first->run_units - units);
-  } else if (wanted < units && units - wanted >= least_to_give(units)) {
+  } else if (bytes < first->block_bytes && wanted < units && units - wanted >= least_to_give(units)) {
     hd_store_owned(&first->run_units, (uint32_t)wanted);
     refund(first, units - wanted);
     hdi_space_give(space_of(first), first + wanted, units - wanted, true);
   }
+  if (bytes > first->block_bytes) hd_store_owned(&first->plain, 1);
   hd_store_owned(&first->block_bytes, hdi_large_usable(bytes));
   return true;
 }
@@ -209,6 +264,7 @@ static void *move_by_copy(hd_heap *heap, hd_unit *first, size_t bytes) {
   if (target == NULL) return NULL;
   void *to = hdi_space_address(&hdi_space, target);
   memcpy(to, first->base, hd_min(first->block_bytes, bytes));
+  hd_store_owned(&target->plain, 1);
   return hdi_large_make(heap, target, bytes);
 }
 
@@ -231,6 +287,7 @@ static void *move_pages(hd_heap *heap, hd_unit *first, size_t bytes) {
   hdi_counters_moved(old_bytes);
   size_t old_units = old_bytes >> HD_UNIT_SHIFT;
   trade(units - hd_min(units, old_units));
+  hd_store_owned(&target->plain, 1);
   void *moved = hdi_large_make(heap, target, bytes);
   want_more_huge(target, old_units, target_units, old_bytes); /* the block will be asked about no more as it grows there */
   return moved;

@@ -14,6 +14,7 @@
 
 enum {
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
+  SPARSE_TIMES = 4,        /* a sparse run goes to a request of a quarter of it at least, */
   PASS_TRIES = 8,          /* at others' memory, against threads that are at it as well */
   ASIDE_MIN = 64,
   ASIDE_MAX = 4096 /* units put aside for the time of a fork */
@@ -95,6 +96,31 @@ static void detach(hd_space *space, hd_unit *first) {
   hd_store_relaxed(&first->kind, HD_UNIT_NONE);
   hd_store_relaxed(&first[units - 1].kind, HD_UNIT_NONE);
   count_free(space, kind, 0 - units);
+}
+
+static void count_sparse(hd_space *space, size_t more) {
+  hd_store_relaxed(&space->free_units, hd_load_relaxed(&space->free_units) + more);
+  hd_store_relaxed(&space->sparse_units, hd_load_relaxed(&space->sparse_units) + more);
+}
+
+static void insert_sparse(hd_space *space, hd_unit *first, uint32_t stamp) {
+  size_t units = first->run_units;
+  mark_ends(first, units, HD_UNIT_SPARSE, stamp);
+  first->prev = NULL;
+  first->next = space->sparse;
+  if (first->next != NULL) first->next->prev = first;
+  space->sparse = first;
+  count_sparse(space, units);
+}
+
+static void detach_sparse(hd_space *space, hd_unit *first) {
+  size_t units = first->run_units;
+  if (first->next != NULL) first->next->prev = first->prev;
+  if (first->prev != NULL) first->prev->next = first->next;
+  else space->sparse = first->next;
+  hd_store_relaxed(&first->kind, HD_UNIT_NONE);
+  hd_store_relaxed(&first[units - 1].kind, HD_UNIT_NONE);
+  count_sparse(space, 0 - units);
 }
 
 /* Units to leave out at the front of a run so that its start is aligned. */
@@ -205,6 +231,15 @@ static void take_in_deferred(hd_space *space) {
     hd_unit *next = run->next;
     give_locked(space, run, run->run_units, true, run->stamp);
     run = next;
+  }
+}
+
+/* Sparse runs are as good as others where nothing else is left. */
+static SLOW void take_in_sparse(hd_space *space) {
+  hd_unit *run;
+  while ((run = space->sparse) != NULL) {
+    detach_sparse(space, run);
+    give_locked(space, run, run->run_units, true, run->stamp);
   }
 }
 
@@ -352,6 +387,7 @@ static hd_unit *take_locked(hd_space *space, size_t units, size_t align_units, b
   if (skipped > 0) give_locked(space, first - skipped, skipped, space->fixed, hdi_space_tick());
   if (first != NULL) return first;
   absorb_top(space);
+  take_in_sparse(space);
   return take_free(space, units, align_units, SIZE_MAX, zeroed); /* look at every run */
 }
 
@@ -415,6 +451,18 @@ hd_unit *hdi_space_take_clean(hd_space *space, size_t units, size_t align_units)
 }
 hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units) { return take_kind(space, units, 1, HD_UNIT_CLEAN, false); }
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, 1, HD_UNIT_DIRTY, false); }
+
+hd_unit *hdi_space_take_sparse(hd_space *space, size_t units) {
+  if (hd_load_relaxed(&space->sparse_units) < units || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
+  hd_unit *first = NULL, *run = space->sparse;
+  for (size_t tries = FIT_TRIES; run != NULL && tries > 0; run = run->next, tries--) {
+    bool fits = run->run_units >= units && run->run_units / SPARSE_TIMES <= units;
+    if (fits && (first == NULL || run->run_units < first->run_units)) first = run;
+  }
+  if (first != NULL) detach_sparse(space, first);
+  hdi_lock_drop(&space->lock);
+  return first;
+}
 
 hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
   hd_space *space = &hdi_space;
@@ -508,6 +556,16 @@ void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
   hdi_lock_drop(&space->lock);
 }
 
+void hdi_space_give_sparse(hd_space *space, hd_unit *first) {
+  uint32_t stamp = hdi_space_tick();
+  if (HD_UNLIKELY(!hdi_lock_try(&space->lock))) {
+    hdi_space_defer(space, first, first->run_units, stamp); /* as one of the others */
+    return;
+  }
+  insert_sparse(space, first, stamp);
+  hdi_lock_drop(&space->lock);
+}
+
 bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more, bool *zeroed) {
   if (!hdi_space_allows(space, more) || !hdi_lock_take_unless_fork(&space->lock)) return false;
   size_t at = (size_t)(first - space->units) + units;
@@ -523,7 +581,7 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
 
 static bool is_due(const hd_unit *run, uint32_t until) { return (int32_t)(until - run->stamp) >= 0; }
 
-/* A dirty run that is due, taken out of the bins, largest bins first. */
+/* A dirty run that is due, taken out of the bins, largest bins first; or else a sparse one. */
 static hd_unit *next_due(hd_space *space, uint32_t until) {
   uint64_t filled = space->dirty.filled;
   while (filled != 0) {
@@ -534,6 +592,11 @@ static hd_unit *next_due(hd_space *space, uint32_t until) {
       return run;
     }
     filled &= ~((uint64_t)1 << bin);
+  }
+  for (hd_unit *run = space->sparse; run != NULL; run = run->next) {
+    if (!is_due(run, until)) continue;
+    detach_sparse(space, run);
+    return run;
   }
   return NULL;
 }

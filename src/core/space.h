@@ -4,9 +4,9 @@
  * the caller's memory has a small space of its own (space_fixed.h). A free run is clean (reads as zero, costs nothing) or dirty (resident);
  * neighbours of equal kind merge at once, over tags at both ends. A request takes the best fitting dirty run, then the best
  * fitting clean one, then fresh units from the top. Dirty runs carry the time of their freeing, and the purger turns the old
- * ones clean.
+ * ones clean. A dirty run of which little is resident is sparse: it stays whole, so that the next long block touches what the last one did.
  *
- * Invariants: no two adjacent free runs of equal kind; both ends of a free run name its length and kind; every other unit of
+ * Invariants: no two adjacent free runs of equal kind but sparse ones; both ends of a free run name its length and kind; every other unit of
  * it has kind NONE; live units + free units + passed units = top.
  * Threads: any; one lock a space. Above: page.c, large.c, purge.c. Below: os.h.
  * SPDX-License-Identifier: MIT */
@@ -38,8 +38,10 @@ typedef struct hd_space {
   _Atomic(uint8_t *) table_claim; /* what that one is claiming, or has claimed last, for the table */
   _Atomic size_t table_claim_bytes;
   hd_bins clean, dirty;
+  hd_unit *sparse;              /* the sparse ones through next, the last that was freed first */
   _Atomic size_t dirty_units;   /* units in dirty runs */
-  _Atomic size_t free_units;    /* units in free runs of both kinds */
+  _Atomic size_t sparse_units;  /* units in sparse ones */
+  _Atomic size_t free_units;    /* units in free runs of all kinds */
   _Atomic size_t passed_units;  /* units below top that are not ours: see space_grow.h */
   _Atomic(hd_unit *) deferred;  /* runs freed while somebody else held the lock */
   _Atomic uint64_t aside;       /* a run put aside for as long as one holds it: index << 32 | units << 1 | clean */
@@ -85,6 +87,9 @@ hd_unit *hdi_space_take_clean(hd_space *space, size_t units, size_t align_units)
 hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units); /* only what has been in use before */
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units);
 
+/* A sparse run whole, from `units` to four times as many of them. NULL: there is none. */
+hd_unit *hdi_space_take_sparse(hd_space *space, size_t units);
+
 /* A piece of the longest dirty run of the common space: from `least` to `most` units, start and length multiples of `step`. NULL if it
  * holds none. */
 hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step);
@@ -113,10 +118,13 @@ void hdi_space_give_runs(hd_space *space, hd_unit *first);
 /* Give a run back, or a part of one. dirty: its memory has been touched. */
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty);
 
+/* Give a run back as a sparse one. */
+void hdi_space_give_sparse(hd_space *space, hd_unit *first);
+
 /* Take the free units right behind a run into it, if there are enough; all that is taken is committed. */
 bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more, bool *zeroed);
 
-/* Purge dirty runs freed at or before tick `until`, at most budget units. Returns units purged. */
+/* Purge dirty and sparse runs freed at or before tick `until`, at most budget units. Returns units purged. */
 size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget);
 
 /* The memory of a unit. */

@@ -29,6 +29,7 @@ enum hd_unit_kind {
   HD_UNIT_NONE = 0,   /* never used, or the inside of a free run or large block */
   HD_UNIT_CLEAN,      /* first or last unit of a free run that reads as zero */
   HD_UNIT_DIRTY,      /* first or last unit of a free run with old content */
+  HD_UNIT_SPARSE,     /* the same of one that stays whole, because little of it is resident */
   HD_UNIT_PAGE,       /* a unit of a page */
   HD_UNIT_LARGE,      /* first unit of a large block */
   HD_UNIT_REGION,     /* first unit of an arena's or pool's region */
@@ -101,7 +102,10 @@ struct hd_unit {
     uint32_t mail;            /* pages in an inbox: FULL ones from here on, or about so many */
   };
   _Atomic uint32_t remote_count; /* counted remote frees not yet taken in; bit 31: queued in the owner's inbox */
-  uint8_t zeroed;             /* pages: blocks never handed out read as zero */
+  union {
+    uint8_t zeroed;           /* pages: blocks never handed out read as zero */
+    uint8_t plain;            /* large: a dirty run when it is freed, and no sparse one: calloc's, or longer than at first */
+  };
   _Atomic uint8_t live;       /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
   uint16_t rest;              /* FULL: blocks in use beyond credit */
   hd_unit *remote_next;       /* link in the owner's inbox */

@@ -173,9 +173,9 @@ void shadow_check_space(size_t lost) {
     bool is_run = kind != HD_UNIT_NONE || is_deferred(unit);
     size_t units = is_run ? unit->run_units : 1;
     if (units == 0 || units > top - at) sched_fail("unit %zu: a run of %zu units", at, units);
-    if (kind == HD_UNIT_CLEAN || kind == HD_UNIT_DIRTY) {
+    if (kind == HD_UNIT_CLEAN || kind == HD_UNIT_DIRTY || kind == HD_UNIT_SPARSE) {
       SCHED_CHECK(unit[units - 1].run_units == units && atomic_load(&unit[units - 1].kind) == kind);
-      SCHED_CHECK(kind != before);
+      SCHED_CHECK(kind != before || kind == HD_UNIT_SPARSE);
       free_units += units;
     }
     if (!is_run) missing++;

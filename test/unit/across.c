@@ -157,6 +157,7 @@ static void test_long_runs_stay_whole(void **state) {
   uint8_t *again = hd_malloc(8 * MIB);
   assert_ptr_equal(again, p);
   void *old = hd_malloc(3 * MIB), *wall = hd_malloc(MIB);
+  memset(old, 1, 3 * MIB);
   hd_free(old);
   assert_true(hdi_space_has_dirty(&hdi_space, HD_EXACT_BINS));
   assert_ptr_equal(hd_realloc(again, 2 * MIB), again); /* too much to copy */

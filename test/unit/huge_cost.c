@@ -156,7 +156,7 @@ static void test_asked_for_before(void **state) {
   become_quick();
   uint8_t *p = expect(6, 6);
   expect_no_look(FIRST - 7, FIRST - 7);
-  memset(p, 1, HUGE_BYTES);
+  memset(p, 1, 6 * HUGE_BYTES);
   hd_free(p);
   hd_collect(0);
   assert_int_equal(hdi_os_resident_in(p, 6 * HUGE_BYTES), 0);
