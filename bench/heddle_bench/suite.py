@@ -44,6 +44,8 @@ WORKLOADS = (
         ("large", "blocks", 1, (1,), False),
         ("large", "frames", 1, (1,), False),
         ("large", "buffers", 1, (1, 2), False),
+        ("large", "begun", 1, (1, 2), False),
+        ("large", "ends", 1, (1, 2), False),
         ("large", "image", 0.5, (1, 2), True),
         ("realloc", "many", 2, (1, 2), False),
         ("realloc", "append", 1, (1, 2), False),

@@ -1,5 +1,6 @@
 /* Large blocks. malloc-large: 20 live buffers of 5 to 25 MiB replaced at random, each page touched; blocks, frames and buffers: the same
- * with other lengths, and small blocks that come and go between them. image: an image pipeline that keeps six buffers of 64 KiB to 72 MiB
+ * with other lengths, and small blocks that come and go between them. begun and ends: 16 of 3 to 20 MiB of
+ * which the first twentieth is written, or the first and the last byte. image: an image pipeline that keeps six buffers of 64 KiB to 72 MiB
  * alive, written whole by one stage and read by the next. */
 #include "common.h"
 
@@ -23,7 +24,29 @@ typedef struct large_shape {
     const bench_args *args;
     size_t steps, slots, least, most;
     size_t small; /* small blocks replaced between two large ones */
+    size_t share; /* the first of so many parts is written; 0: all */
+    bool ends;    /* the last byte as well, and of the first part one byte */
 } large_shape;
+
+static size_t written_of(const large_shape *shape, size_t bytes)
+{
+    size_t part = shape->share ? bytes / shape->share : bytes;
+    return shape->ends || part == 0 ? 1 : part;
+}
+
+static void write_block(const large_shape *shape, unsigned char *block, size_t bytes, unsigned char mark)
+{
+    touch_pages(block, written_of(shape, bytes), mark);
+    if (shape->ends)
+        block[bytes - 1] = mark;
+}
+
+static void drop_block(const large_shape *shape, unsigned char *block, size_t bytes, unsigned char mark)
+{
+    check_pages(block, written_of(shape, bytes), mark);
+    CHECK(!shape->ends || block[bytes - 1] == mark);
+    free(block);
+}
 
 static void replace_small(unsigned char **small, size_t count, bench_rng *rng)
 {
@@ -44,21 +67,17 @@ static void large_lane(unsigned lane, void *shared)
     size_t bytes[SLOTS_MAX] = {0};
     for (size_t i = 0; i < shape->steps; i++) {
         size_t slot = rng_below(&rng, shape->slots);
-        if (block[slot]) {
-            check_pages(block[slot], bytes[slot], (unsigned char)slot);
-            free(block[slot]);
-        }
+        if (block[slot])
+            drop_block(shape, block[slot], bytes[slot], (unsigned char)slot);
         bytes[slot] = rng_between(&rng, shape->least, shape->most);
         block[slot] = malloc(bytes[slot]);
         CHECK(block[slot]);
-        touch_pages(block[slot], bytes[slot], (unsigned char)slot);
+        write_block(shape, block[slot], bytes[slot], (unsigned char)slot);
         replace_small(small, shape->small, &rng);
     }
     for (size_t slot = 0; slot < shape->slots; slot++)
-        if (block[slot]) {
-            check_pages(block[slot], bytes[slot], (unsigned char)slot);
-            free(block[slot]);
-        }
+        if (block[slot])
+            drop_block(shape, block[slot], bytes[slot], (unsigned char)slot);
     for (size_t slot = 0; slot < SMALL_SLOTS; slot++)
         free(small[slot]);
 }
@@ -120,6 +139,16 @@ static void run_buffers(const bench_args *args)
     run_replacing(args, (large_shape){.steps = 6000, .slots = 100, .least = 65 * KIB, .most = 3000 * KIB, .small = 200});
 }
 
+static void run_begun(const bench_args *args)
+{
+    run_replacing(args, (large_shape){.steps = 8000, .slots = 16, .least = 3 * MIB, .most = 20 * MIB, .share = 20});
+}
+
+static void run_ends(const bench_args *args)
+{
+    run_replacing(args, (large_shape){.steps = 60000, .slots = 16, .least = 3 * MIB, .most = 20 * MIB, .ends = true});
+}
+
 static void run_image(const bench_args *args)
 {
     double seconds = bench_threads(args->threads, image_lane, (void *)args);
@@ -129,7 +158,8 @@ static void run_image(const bench_args *args)
 int main(int argc, char **argv)
 {
     static const bench_mode modes[] = {
-        {"malloc-large", run_large}, {"blocks", run_blocks}, {"frames", run_frames}, {"buffers", run_buffers}, {"image", run_image}};
+        {"malloc-large", run_large}, {"blocks", run_blocks}, {"frames", run_frames}, {"buffers", run_buffers},
+        {"begun", run_begun},        {"ends", run_ends},     {"image", run_image}};
     bench_args args = bench_parse(argc, argv, "large");
     return BENCH_MODES(&args, modes);
 }

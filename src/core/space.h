@@ -6,8 +6,8 @@
  * fitting clean one, then fresh units from the top. Dirty runs carry the time of their freeing, and the purger turns the old
  * ones clean. A dirty run of which little is resident is sparse: it stays whole, so that the next long block touches what the last one did.
  *
- * Invariants: no two adjacent free runs of equal kind but sparse ones; both ends of a free run name its length and kind; every other unit of
- * it has kind NONE; live units + free units + passed units = top.
+ * Invariants: no two adjacent free runs of equal kind but sparse ones; both ends of a free run name its length and kind; every other unit
+ * of it has kind NONE; live units + free units + passed units = top.
  * Threads: any; one lock a space. Above: page.c, large.c, purge.c. Below: os.h.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_SPACE_H
