@@ -256,7 +256,7 @@ typedef struct hd_stats {
   size_t live_count;       /* how many such blocks */
   size_t free_in_pages;    /* free blocks and unused ends in pages */
   size_t large;            /* the part of live that is in large blocks of their own */
-  size_t cached;           /* free runs that are still resident, waiting for reuse or purge */
+  size_t cached;           /* free runs that are resident, all or some of them, and wait for reuse or purge */
   size_t metadata;         /* Heddle's own tables, heaps and maps */
   size_t mapped;           /* address range in use (runs ever handed out), without the reserve */
   size_t reserved;         /* reserved address range */

@@ -24,7 +24,6 @@ enum {
   GIVE_BACK_UNITS = 16,      /* a block that shrinks gives up a quarter, or so much, and an eighth at least */
   PLENTY_UNITS = 256,
   SPARSE_UNITS = 17,         /* a run longer than heaps keep, of which little was touched, stays whole for the next block; */
-  SPARSE_WHOLE_UNITS = 1024, /* of one longer than 64 MiB so much is asked about; */
   SPARSE_LOOK = 15,          /* whether it is one is asked of one in sixteen while the answers are the same; */
   SPARSE_SHARE = 4,          /* and of those that are free a quarter may be resident */
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
@@ -167,17 +166,7 @@ static void give(hd_heap *heap, hd_unit *first, size_t units, bool dirty) {
   else hdi_heap_give_run(heap, first, units, dirty);
 }
 
-/* Whether less than half of a run is resident, or of what lies around its middle. Its middle alone tells of most. Unknown: no. */
-static bool is_mostly_absent(const hd_unit *first) {
-  const uint8_t *start = hdi_space_address(&hdi_space, first);
-  size_t units = first->run_units, asked = hd_min(units, SPARSE_WHOLE_UNITS), end = 0;
-  hdi_os_resident_until(start + (units / 2 << HD_UNIT_SHIFT), HD_UNIT_BYTES, &end);
-  if (end == 0) return true;
-  size_t bytes = asked << HD_UNIT_SHIFT, resident = hdi_os_resident_until(start + ((units - asked) / 2 << HD_UNIT_SHIFT), bytes, &end);
-  return resident != 0 && resident < bytes / 2;
-}
-
-/* Whether a run is sparse. Where huge pages lie that is always asked: a filled one would lose them. */
+/* Whether little of a run is resident, as its middle tells. Where huge pages lie that is always asked: a filled one would lose them. */
 static bool is_sparse(const hd_unit *first, bool *looked) {
   const uint8_t *middle = hdi_space_address(&hdi_space, first + first->run_units / 2);
   unsigned wait = hd_load_relaxed(&sparse.wait);
@@ -187,7 +176,9 @@ static bool is_sparse(const hd_unit *first, bool *looked) {
     hd_store_relaxed(&sparse.wait, wait - 1);
     return found;
   }
-  bool is = is_mostly_absent(first);
+  size_t end = 0;
+  hdi_os_resident_until(middle, HD_UNIT_BYTES, &end);
+  bool is = end == 0;
   unsigned pause = is == found ? (unsigned)hd_min(2 * hd_load_relaxed(&sparse.pause) + 1, SPARSE_LOOK) : 0;
   hd_store_relaxed(&sparse.found, is);
   hd_store_relaxed(&sparse.pause, pause);

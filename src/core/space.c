@@ -14,7 +14,7 @@
 
 enum {
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
-  SPARSE_TIMES = 4,        /* a sparse run goes to a request of a quarter of it at least, */
+  SPARSE_TIMES = 4,        /* a sparse run goes to a request of a quarter of it at least */
   PASS_TRIES = 8,          /* at others' memory, against threads that are at it as well */
   ASIDE_MIN = 64,
   ASIDE_MAX = 4096 /* units put aside for the time of a fork */

@@ -306,14 +306,9 @@ static void take_back(size_t from, size_t to) {
   }
 }
 
-bool hdi_space_leave_huge(const hd_space *space, const hd_unit *first, size_t units) {
-  size_t at = (size_t)(first - space->units), from = (at + BLOCK_UNITS - 1) / BLOCK_UNITS,
-         to = hd_min((at + units) / BLOCK_UNITS, HUGE_BLOCKS);
-  size_t asked = from;
-  while (asked < to && !is_in(huge.asked, asked)) asked++;
-  if (asked >= to) return false;
-  take_back(asked, to);
-  return true;
+void hdi_space_leave_huge(const hd_space *space, const hd_unit *first, size_t units) {
+  size_t at = (size_t)(first - space->units);
+  take_back((at + BLOCK_UNITS - 1) / BLOCK_UNITS, hd_min((at + units) / BLOCK_UNITS, HUGE_BLOCKS));
 }
 
 void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
