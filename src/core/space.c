@@ -558,8 +558,8 @@ void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
 
 void hdi_space_give_sparse(hd_space *space, hd_unit *first) {
   uint32_t stamp = hdi_space_tick();
-  if (HD_UNLIKELY(!hdi_lock_try(&space->lock))) {
-    hdi_space_defer(space, first, first->run_units, stamp); /* as one of the others */
+  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&space->lock))) { /* whoever waits loses less than the next block would */
+    hdi_space_defer(space, first, first->run_units, stamp);
     return;
   }
   insert_sparse(space, first, stamp);

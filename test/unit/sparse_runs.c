@@ -282,14 +282,16 @@ static void test_count_for_a_quarter(void **state) {
   assert_int_equal(sparse_units(), units);
 }
 
-/* Whoever finds the lock taken lists the run with others. */
-static void test_lock_is_taken(void **state) {
+/* While a fork is under way the run is listed with others. */
+static void test_during_a_fork(void **state) {
   (void)state;
   uint8_t *p = begun(8 * MIB);
   size_t units = unit_at(p)->run_units;
+  hdi_lock_fork_begin();
   hdi_lock_take(&hdi_space.lock);
   hd_free(p);
   hdi_lock_drop(&hdi_space.lock);
+  hdi_lock_fork_end();
   assert_int_equal(sparse_units(), 0);
   assert_ptr_equal(hdi_space_take_dirty(&hdi_space, units), unit_at(p));
 }
@@ -329,7 +331,7 @@ int main(void) {
       cmocka_unit_test_setup(test_huge_pages, begin),
       cmocka_unit_test_setup(test_purged, begin),
       cmocka_unit_test_setup(test_count_for_a_quarter, begin),
-      cmocka_unit_test_setup(test_lock_is_taken, begin),
+      cmocka_unit_test_setup(test_during_a_fork, begin),
       cmocka_unit_test_setup(test_nothing_else_is_left, begin),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
