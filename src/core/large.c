@@ -186,6 +186,16 @@ static bool is_sparse(const hd_unit *first, bool *looked) {
   return is;
 }
 
+/* What is resident behind the middle of a sparse run are blocks' ends, each time in another place: it goes back now and then. With huge
+ * pages one such end would bring two megabytes. */
+static void thin_out(hd_unit *first, size_t units) {
+  size_t half = units / 2;
+  hdi_space_leave_huge(&hdi_space, first, units);
+  if (!hd_load_owned(&hdi_options.purge)) return;
+  hdi_counters_os_call(1);
+  hdi_os_purge(hdi_space_address(&hdi_space, first + half), (units - half) << HD_UNIT_SHIFT);
+}
+
 /* Programs have buffers for whatever may come, and fill the beginning of most. If what such a block leaves were cut, the next ones would
  * begin elsewhere in it, and in the end all of it would be resident. Tables from calloc don't need it: what is not resident of one is
  * exchanged (decision 16); and a block that has grown is filled, or the next one will grow where it was. Whether the run has
@@ -195,7 +205,7 @@ static SLOW bool give_sparse(const hd_heap *heap, hd_unit *first) {
   if ((heap != NULL && heap->explicit_heap) || first->plain || hd_load_owned(&hdi_options.limit) != 0) return false;
   if (!is_sparse(first, &looked)) return false;
   size_t units = first->run_units;
-  if (looked) hdi_space_leave_huge(&hdi_space, first, units);
+  if (looked) thin_out(first, units);
   hd_store_relaxed(&first->kind, HD_UNIT_NONE);
   hdi_space_give_sparse(&hdi_space, first);
   return true;

@@ -135,6 +135,23 @@ static void test_its_middle_tells(void **state) {
   assert_int_not_equal(kind_of_written(8 * MIB, 4 * MIB + HD_UNIT_BYTES - 1, 4 * MIB + HD_UNIT_BYTES), HD_UNIT_SPARSE);
 }
 
+/* Of a run that was asked about, what lies behind its middle goes back, and the beginning stays; unless nothing may go back. */
+static void test_ends_go_back(void **state) {
+  for (int purge = 0; purge < 2; purge++) {
+    begin(state);
+    uint8_t *p = begun(8 * MIB);
+    hdi_space_leave_huge(&hdi_space, unit_at(p), unit_at(p)->run_units);
+    memset(p + 5 * MIB, 1, MIB);
+    hdi_options.purge = purge;
+    hd_free(p);
+    hdi_options.purge = 1;
+    assert_int_equal(kind_at(p), HD_UNIT_SPARSE);
+    assert_int_equal(hdi_os_resident_in(p + 4 * MIB, 4 * MIB), purge ? 0 : MIB);
+    assert_in_range(hdi_os_resident_in(p, 4 * MIB), hdi_os.page_bytes, MIB);
+    assert_int_equal(p[0], 0x5a);
+  }
+}
+
 /* calloc has its own ways, and so has whoever lends memory to a heap, or counts it. */
 static void test_not_of_these(void **state) {
   (void)state;
@@ -324,6 +341,7 @@ int main(void) {
       cmocka_unit_test_setup(test_which_one, begin),
       cmocka_unit_test_setup(test_not_what_was_filled, begin),
       cmocka_unit_test_setup(test_its_middle_tells, begin),
+      cmocka_unit_test(test_ends_go_back),
       cmocka_unit_test_setup(test_not_of_these, begin),
       cmocka_unit_test_setup(test_blocks_that_grew, begin),
       cmocka_unit_test_setup(test_a_silent_system, begin),
