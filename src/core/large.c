@@ -23,7 +23,7 @@ enum {
   ACROSS_SHARE = 4,          /* a run that begins in dirty memory has a quarter there */
   GIVE_BACK_UNITS = 16,      /* a block that shrinks gives up a quarter, or so much, and an eighth at least */
   PLENTY_UNITS = 256,
-  SPARSE_UNITS = 17,         /* a run longer than heaps keep, of which little was touched, stays whole for the next block; */
+  SPARSE_UNITS = 9,          /* a run of more than 512 KiB, of which little was touched, stays whole for the next block; */
   SPARSE_LOOK = 15,          /* whether it is one is asked of one in sixteen while the answers are the same; */
   SPARSE_SHARE = 4,          /* and of those that are free a quarter may be resident */
   COPY_MAX = 4 * 1024 * 1024 /* up to this a copy into resident memory is cheaper than the faults it saves */
@@ -117,7 +117,7 @@ static SLOW hd_unit *take_across(hd_heap *heap, size_t units) {
   return first;
 }
 
-/* A run for a block longer than heaps keep, of which as little may be touched as of the one before it. */
+/* A run for a block of which as little may be touched as of the one before it. */
 static SLOW hd_unit *take_sparse(const hd_heap *heap, size_t units, size_t align_units, bool wants_zero) {
   bool may = align_units == 1 && !wants_zero && !heap->explicit_heap && hd_load_owned(&hdi_options.limit) == 0;
   return may ? hdi_space_take_sparse(&hdi_space, units) : NULL;

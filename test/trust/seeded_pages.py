@@ -339,6 +339,8 @@ ZEROES = [
     Fault("what is resident ends where the range does", "os/os_linux.c", "unit.large", "      last = at;\n", "      last = bytes;\n"),
     Fault("a long run is cut, however little of it was touched", "core/large.c", "unit.sparse_runs",
           "  if (units >= SPARSE_UNITS && give_sparse(heap, first)) return;\n", ""),
+    Fault("short runs stay whole", "core/large.c", "unit.sparse_runs", "SPARSE_UNITS = 9,", "SPARSE_UNITS = 8,"),
+    Fault("short runs that may be sparse are cut", "core/large.c", "unit.sparse_runs", "SPARSE_UNITS = 9,", "SPARSE_UNITS = 10,"),
     Fault("a filled run stays whole", "core/large.c", "unit.sparse_runs", "  bool is = end == 0;\n", "  bool is = true;\n"),
     Fault("a run of which nobody tells stays whole", "core/large.c", "unit.sparse_runs",
           "  hdi_os_resident_until(middle, HD_UNIT_BYTES, &end);\n  bool is = end == 0;\n",
