@@ -190,7 +190,7 @@ static bool is_sparse(const hd_unit *first, bool *looked) {
  * pages one such end would bring two megabytes. */
 static void thin_out(hd_unit *first, size_t units) {
   size_t half = units / 2;
-  hdi_space_leave_huge(&hdi_space, first, units);
+  hdi_space_leave_huge(hdi_space_address(&hdi_space, first), units << HD_UNIT_SHIFT);
   if (!hd_load_owned(&hdi_options.purge)) return;
   hdi_counters_os_call(1);
   hdi_os_purge(hdi_space_address(&hdi_space, first + half), (units - half) << HD_UNIT_SHIFT);

@@ -50,9 +50,6 @@ static struct {
   _Atomic uint32_t fetch_wait; /* runs to be taken until the next try */
 } purge;
 
-/* Free units that cost memory, or may. */
-static size_t units_to_purge(void) { return hd_load_relaxed(&hdi_space.dirty_units) + hd_load_relaxed(&hdi_space.sparse_units); }
-
 /* ---- holding heaps ----------------------------------------------------------------------------------------------- */
 
 static bool is_walkable(hd_heap *heap) { return hd_load_acquire(&heap->life) != HD_HEAP_DEAD; }
@@ -253,7 +250,7 @@ static bool one_round(void) {
   if (hd_load_owned(&hdi_options.purge)) hdi_store_purge();
   hdi_region_open_shut();
   hdi_hardened_run_retry();
-  changed = changed || units_to_purge() != 0;
+  changed = changed || hdi_space_to_purge(&hdi_space) != 0;
   hdi_lock_drop(&purge.lock);
   return changed && hd_load_owned(&hdi_options.purge);
 }
@@ -311,7 +308,7 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   hdi_region_open_shut();
   hdi_hardened_run_retry();
   size_t keep_units = keep_bytes >> HD_UNIT_SHIFT;
-  size_t dirty = units_to_purge();
+  size_t dirty = hdi_space_to_purge(&hdi_space);
   if (dirty > keep_units) hdi_space_purge(&hdi_space, hdi_space_tick(), dirty - keep_units);
   hdi_store_purge();
   hdi_lock_drop(&purge.lock);

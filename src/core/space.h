@@ -104,6 +104,11 @@ static inline size_t hdi_space_used(const hd_space *space) {
   return hd_load_relaxed(&space->top) - hd_load_relaxed(&space->free_units) - hd_load_relaxed(&space->passed_units);
 }
 
+/* Free units that cost memory, or may. Without the lock, too. */
+static inline size_t hdi_space_to_purge(const hd_space *space) {
+  return hd_load_relaxed(&space->dirty_units) + hd_load_relaxed(&space->sparse_units);
+}
+
 /* A dirty run of at least `least` units, *dirty of them, and the clean ones right behind it: `units` in all. NULL: there is none, or a
  * dirty run that is long enough. */
 hd_unit *hdi_space_take_across(hd_space *space, size_t units, size_t least, size_t *dirty);

@@ -306,15 +306,14 @@ static void take_back(size_t from, size_t to) {
   }
 }
 
-void hdi_space_leave_huge(const hd_space *space, const hd_unit *first, size_t units) {
-  size_t at = (size_t)(first - space->units);
-  take_back((at + BLOCK_UNITS - 1) / BLOCK_UNITS, hd_min((at + units) / BLOCK_UNITS, HUGE_BLOCKS));
+void hdi_space_leave_huge(const uint8_t *address, size_t bytes) {
+  take_back(block_of(address + BLOCK_BYTES - 1), hd_min(block_of(address + bytes), HUGE_BLOCKS));
 }
 
 void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
   size_t block = block_of(address);
   if (block >= HUGE_BLOCKS) return;
-  if (bytes >= TAKE_BACK_BYTES) take_back(block_of(address + BLOCK_BYTES - 1), hd_min(block_of(address + bytes), HUGE_BLOCKS));
+  if (bytes >= TAKE_BACK_BYTES) hdi_space_leave_huge(address, bytes);
   if (bytes >= hdi_os.huge_bytes) return;
   size_t step = block / STEP_BLOCKS, first = step * STEP_BLOCKS % 64;
   uint64_t bits = hd_low_mask(STEP_BLOCKS) << first;

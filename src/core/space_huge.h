@@ -35,8 +35,8 @@ bool hdi_space_huge_is_little(void);
 /* The run, clean memory, will be touched in most places if it is at all: ask for huge pages inside it, unless they are dear. */
 void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units, hd_touch touch);
 
-/* No more huge pages in a run that is not filled. */
-void hdi_space_leave_huge(const hd_space *space, const hd_unit *first, size_t units);
+/* No more huge pages in [address, address+bytes), which nobody uses: its blocks are as they were before anybody asked. */
+void hdi_space_leave_huge(const uint8_t *address, size_t bytes);
 
 /* Whether huge pages were asked for where this memory lies. */
 bool hdi_space_is_huge(const uint8_t *address);

@@ -159,7 +159,7 @@ static bool fill(hd_heap *heap, hd_stats *stats) {
     size_t passed = hd_load_relaxed(&hdi_space.passed_units);
     size_t top = hd_load_relaxed(&hdi_space.top) - passed;
     size_t committed = hd_load_relaxed(&hdi_space.committed) - passed;
-    found.cached = (hd_load_relaxed(&hdi_space.dirty_units) + hd_load_relaxed(&hdi_space.sparse_units)) << HD_UNIT_SHIFT;
+    found.cached = hdi_space_to_purge(&hdi_space) << HD_UNIT_SHIFT;
     found.metadata = hdi_store_used() + table_bytes();
     found.mapped = top << HD_UNIT_SHIFT;
     found.reserved = (hdi_space.open ? committed : hdi_space.unit_count) << HD_UNIT_SHIFT;

@@ -123,7 +123,7 @@ static unsigned kind_of_written(size_t bytes, size_t from, size_t to) {
   void *none = NULL;
   begin(&none);
   uint8_t *p = begun(bytes);
-  hdi_space_leave_huge(&hdi_space, unit_at(p), unit_at(p)->run_units);
+  hdi_space_leave_huge(p, (size_t)unit_at(p)->run_units << HD_UNIT_SHIFT);
   memset(p + from, 1, to - from);
   hd_free(p);
   return kind_at(p);
@@ -143,7 +143,7 @@ static void test_ends_go_back(void **state) {
   for (int purge = 0; purge < 2; purge++) {
     begin(state);
     uint8_t *p = begun(8 * MIB);
-    hdi_space_leave_huge(&hdi_space, unit_at(p), unit_at(p)->run_units);
+    hdi_space_leave_huge(p, (size_t)unit_at(p)->run_units << HD_UNIT_SHIFT);
     memset(p + 5 * MIB, 1, MIB);
     hdi_options.purge = purge;
     hd_free(p);
