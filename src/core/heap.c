@@ -473,10 +473,10 @@ static SLOW void give_up_idle(hd_heap *heap) {
 /* Before memory is touched that nobody had. A block in a magazine keeps its page, a claim another, and a kept run its neighbours: of a
  * program that works in waves, each with sizes of its own, that is more than what it uses. What is hot goes as well, so not at each run. */
 static SLOW void give_up_rest(hd_heap *heap) {
-  size_t before = hd_load_relaxed(&hdi_space.dirty_units) + heap->cached_units;
+  size_t before = hd_load_relaxed(&hdi_space.dirty.units) + heap->cached_units;
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) give_up(heap, i);
   hdi_heap_drop_runs(heap);
-  bool much = hd_load_relaxed(&hdi_space.dirty_units) >= before + REST_SOON;
+  bool much = hd_load_relaxed(&hdi_space.dirty.units) >= before + REST_SOON;
   heap->taken = much ? REST_UNITS - REST_SOON : 0;
 }
 

@@ -100,7 +100,7 @@ SLOW static size_t recycle(hd_unit *first, size_t units) {
  * what is in use), as much of it goes at once: programs that replace large blocks fast would otherwise hold all that they free
  * within the delay. */
 static void trade(size_t units) {
-  size_t dirty = hd_load_relaxed(&hdi_space.dirty_units) + hd_load_relaxed(&hdi_space.sparse_units) / SPARSE_SHARE;
+  size_t dirty = hd_load_relaxed(&hdi_space.dirty.units) + hd_load_relaxed(&hdi_space.sparse.units) / SPARSE_SHARE;
   size_t plenty = PLENTY_UNITS + units_in_use() / 8;
   if (HD_LIKELY(dirty <= plenty) || !hd_load_owned(&hdi_options.purge)) return;
   hdi_space_purge(&hdi_space, hdi_space_tick(), hd_min(units, dirty - plenty));
@@ -129,7 +129,7 @@ static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool w
   hd_unit *first = units < SPARSE_UNITS ? NULL : take_sparse(heap, units, align_units, wants_zero);
   if (first == NULL && grain > 1) first = hdi_heap_take_run(heap, hd_round_up(units, grain), hd_max(align_units, grain), zeroed);
   bool plain = first == NULL && grain == 1 && align_units == 1 && units >= ACROSS_SHARE && !wants_zero && !heap->explicit_heap;
-  if (plain && hd_load_relaxed(&hdi_space.dirty_units) >= units / ACROSS_SHARE) first = take_across(heap, units);
+  if (plain && hd_load_relaxed(&hdi_space.dirty.units) >= units / ACROSS_SHARE) first = take_across(heap, units);
   return first != NULL ? first : hdi_heap_take_run(heap, units, align_units, zeroed);
 }
 
@@ -138,7 +138,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   hd_unit *first = take_run(heap, used, hd_max(alignment >> HD_UNIT_SHIFT, 1), wants_zero, zeroed);
   if (first == NULL) return NULL;
   size_t units = first->run_units;
-  bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty_units) >= units / 4;
+  bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty.units) >= units / 4;
   hd_touch touch = wants_zero || recycles ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
   bool huge = *zeroed && used >= HD_HUGE_RUN_UNITS && hdi_space_asks_huge(heap->space);
   if (huge && !(wants_zero && is_small_table(used))) want_huge(heap->space, first, 0, used, touch, false);

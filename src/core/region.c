@@ -53,7 +53,7 @@ void *hdi_region_take(hd_area_kind kind, const char *name, size_t bytes, bool *z
 static hd_unit *take_clean(size_t units) {
   static atomic_size_t reserved; /* since the last time */
   hd_unit *first = hdi_space_take_clean_again(&hdi_space, units);
-  if (first == NULL && hd_load_relaxed(&reserved) >= RESERVED_UNITS && hd_load_relaxed(&hdi_space.dirty_units) > 0) {
+  if (first == NULL && hd_load_relaxed(&reserved) >= RESERVED_UNITS && hd_load_relaxed(&hdi_space.dirty.units) > 0) {
     hd_store_relaxed(&reserved, (size_t)0);
     hdi_space_purge(&hdi_space, hdi_space_tick(), SIZE_MAX);
     first = hdi_space_take_clean_again(&hdi_space, units);

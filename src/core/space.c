@@ -53,7 +53,10 @@ static unsigned bin_of(size_t units) {
   return bin < HD_BIN_COUNT ? bin : HD_BIN_COUNT - 1;
 }
 
-static hd_bins *bins_of(hd_space *space, unsigned kind) { return kind == HD_UNIT_DIRTY ? &space->dirty : &space->clean; }
+static hd_bins *bins_of(hd_space *space, unsigned kind) {
+  if (HD_LIKELY(kind == HD_UNIT_DIRTY)) return &space->dirty;
+  return kind == HD_UNIT_CLEAN ? &space->clean : &space->sparse;
+}
 
 static void mark_ends(hd_unit *first, size_t units, unsigned kind, uint32_t stamp) {
   hd_unit *last = first + units - 1;
@@ -65,9 +68,9 @@ static void mark_ends(hd_unit *first, size_t units, unsigned kind, uint32_t stam
 }
 
 /* More free units, or fewer. Others only read these two, so whoever has the lock need not change them at a blow. */
-static void count_free(hd_space *space, unsigned kind, size_t more) {
+static void count_free(hd_space *space, hd_bins *bins, size_t more) {
   hd_store_relaxed(&space->free_units, hd_load_relaxed(&space->free_units) + more);
-  if (kind == HD_UNIT_DIRTY) hd_store_relaxed(&space->dirty_units, hd_load_relaxed(&space->dirty_units) + more);
+  hd_store_relaxed(&bins->units, hd_load_relaxed(&bins->units) + more);
 }
 
 static void insert(hd_space *space, hd_unit *first, size_t units, unsigned kind, uint32_t stamp) {
@@ -79,13 +82,13 @@ static void insert(hd_space *space, hd_unit *first, size_t units, unsigned kind,
   if (first->next != NULL) first->next->prev = first;
   bins->bin[bin] = first;
   hd_store_owned(&bins->filled, bins->filled | (uint64_t)1 << bin);
-  count_free(space, kind, units);
+  count_free(space, bins, units);
 }
 
 /* Take a free run out of its bin and unmark its ends. */
 static void detach(hd_space *space, hd_unit *first) {
   unsigned kind = hd_load_relaxed(&first->kind);
-  HD_ASSERT(kind == HD_UNIT_DIRTY || kind == HD_UNIT_CLEAN);
+  HD_ASSERT(kind == HD_UNIT_DIRTY || kind == HD_UNIT_CLEAN || kind == HD_UNIT_SPARSE);
   hd_bins *bins = bins_of(space, kind);
   size_t units = first->run_units;
   unsigned bin = bin_of(units);
@@ -95,32 +98,7 @@ static void detach(hd_space *space, hd_unit *first) {
   if (bins->bin[bin] == NULL) hd_store_owned(&bins->filled, bins->filled & ~((uint64_t)1 << bin));
   hd_store_relaxed(&first->kind, HD_UNIT_NONE);
   hd_store_relaxed(&first[units - 1].kind, HD_UNIT_NONE);
-  count_free(space, kind, 0 - units);
-}
-
-static void count_sparse(hd_space *space, size_t more) {
-  hd_store_relaxed(&space->free_units, hd_load_relaxed(&space->free_units) + more);
-  hd_store_relaxed(&space->sparse_units, hd_load_relaxed(&space->sparse_units) + more);
-}
-
-static void insert_sparse(hd_space *space, hd_unit *first, uint32_t stamp) {
-  size_t units = first->run_units;
-  mark_ends(first, units, HD_UNIT_SPARSE, stamp);
-  first->prev = NULL;
-  first->next = space->sparse;
-  if (first->next != NULL) first->next->prev = first;
-  space->sparse = first;
-  count_sparse(space, units);
-}
-
-static void detach_sparse(hd_space *space, hd_unit *first) {
-  size_t units = first->run_units;
-  if (first->next != NULL) first->next->prev = first->prev;
-  if (first->prev != NULL) first->prev->next = first->next;
-  else space->sparse = first->next;
-  hd_store_relaxed(&first->kind, HD_UNIT_NONE);
-  hd_store_relaxed(&first[units - 1].kind, HD_UNIT_NONE);
-  count_sparse(space, 0 - units);
+  count_free(space, bins, 0 - units);
 }
 
 /* Units to leave out at the front of a run so that its start is aligned. */
@@ -237,8 +215,8 @@ static void take_in_deferred(hd_space *space) {
 /* Sparse runs are as good as others where nothing else is left. */
 static SLOW void take_in_sparse(hd_space *space) {
   hd_unit *run;
-  while ((run = space->sparse) != NULL) {
-    detach_sparse(space, run);
+  while ((run = best_fit(space, &space->sparse, 1, 1, 1)) != NULL) {
+    detach(space, run);
     give_locked(space, run, run->run_units, true, run->stamp);
   }
 }
@@ -453,15 +431,12 @@ hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units) { return take
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, 1, HD_UNIT_DIRTY, false); }
 
 hd_unit *hdi_space_take_sparse(hd_space *space, size_t units) {
-  if (hd_load_relaxed(&space->sparse_units) < units || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
-  hd_unit *first = NULL, *run = space->sparse;
-  for (size_t tries = FIT_TRIES; run != NULL && tries > 0; run = run->next, tries--) {
-    bool fits = run->run_units >= units && run->run_units / SPARSE_TIMES <= units;
-    if (fits && (first == NULL || run->run_units < first->run_units)) first = run;
-  }
-  if (first != NULL) detach_sparse(space, first);
+  if (hd_load_relaxed(&space->sparse.units) < units || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
+  hd_unit *run = best_fit(space, &space->sparse, units, 1, FIT_TRIES);
+  if (run != NULL && run->run_units / SPARSE_TIMES > units) run = NULL;
+  if (run != NULL) detach(space, run);
   hdi_lock_drop(&space->lock);
-  return first;
+  return run;
 }
 
 hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
@@ -562,7 +537,7 @@ void hdi_space_give_sparse(hd_space *space, hd_unit *first) {
     hdi_space_defer(space, first, first->run_units, stamp);
     return;
   }
-  insert_sparse(space, first, stamp);
+  insert(space, first, first->run_units, HD_UNIT_SPARSE, stamp);
   hdi_lock_drop(&space->lock);
 }
 
@@ -581,22 +556,17 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
 
 static bool is_due(const hd_unit *run, uint32_t until) { return (int32_t)(until - run->stamp) >= 0; }
 
-/* A dirty run that is due, taken out of the bins, largest bins first; or else a sparse one. */
-static hd_unit *next_due(hd_space *space, uint32_t until) {
-  uint64_t filled = space->dirty.filled;
+/* A run that is due, taken out of its bins, largest bins first. */
+static hd_unit *next_due(hd_space *space, const hd_bins *bins, uint32_t until) {
+  uint64_t filled = bins->filled;
   while (filled != 0) {
     unsigned bin = hd_highest_bit(filled);
-    for (hd_unit *run = space->dirty.bin[bin]; run != NULL; run = run->next) {
+    for (hd_unit *run = bins->bin[bin]; run != NULL; run = run->next) {
       if (!is_due(run, until)) continue;
       detach(space, run);
       return run;
     }
     filled &= ~((uint64_t)1 << bin);
-  }
-  for (hd_unit *run = space->sparse; run != NULL; run = run->next) {
-    if (!is_due(run, until)) continue;
-    detach_sparse(space, run);
-    return run;
   }
   return NULL;
 }
@@ -606,9 +576,9 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
   while (purged < budget) {
     if (!hdi_lock_take_unless_fork(&space->lock)) break;
     take_in_deferred(space);
-    hd_unit *run = next_due(space, until);
-    size_t units = 0;
-    if (run != NULL) units = run->run_units;
+    hd_unit *run = next_due(space, &space->dirty, until);
+    if (run == NULL) run = next_due(space, &space->sparse, until);
+    size_t units = run == NULL ? 0 : run->run_units;
     hdi_lock_drop(&space->lock);
     if (run == NULL) break;
     /* The run belongs to nobody now, so the slow system call runs without the lock. */

@@ -21,6 +21,7 @@ enum { HD_BIN_COUNT = 64, HD_EXACT_BINS = 32, HD_TICK_MS = 64 };
 
 typedef struct hd_bins {
   uint64_t filled;              /* bit b: bin[b] is not empty */
+  _Atomic size_t units;         /* in all runs together */
   hd_unit **bin;                /* HD_BIN_COUNT: 1..HD_EXACT_BINS units exactly, then two bins a doubling */
 } hd_bins;
 
@@ -37,10 +38,7 @@ typedef struct hd_space {
   hd_lock growth;               /* whoever moves `committed`: see space_grow.h */
   _Atomic(uint8_t *) table_claim; /* what that one is claiming, or has claimed last, for the table */
   _Atomic size_t table_claim_bytes;
-  hd_bins clean, dirty;
-  hd_unit *sparse;              /* the sparse ones through next, the last that was freed first */
-  _Atomic size_t dirty_units;   /* units in dirty runs */
-  _Atomic size_t sparse_units;  /* units in sparse ones */
+  hd_bins clean, dirty, sparse; /* no sparse runs in the caller's memory */
   _Atomic size_t free_units;    /* units in free runs of all kinds */
   _Atomic size_t passed_units;  /* units below top that are not ours: see space_grow.h */
   _Atomic(hd_unit *) deferred;  /* runs freed while somebody else held the lock */
@@ -106,7 +104,7 @@ static inline size_t hdi_space_used(const hd_space *space) {
 
 /* Free units that cost memory, or may. Without the lock, too. */
 static inline size_t hdi_space_to_purge(const hd_space *space) {
-  return hd_load_relaxed(&space->dirty_units) + hd_load_relaxed(&space->sparse_units);
+  return hd_load_relaxed(&space->dirty.units) + hd_load_relaxed(&space->sparse.units);
 }
 
 /* A dirty run of at least `least` units, *dirty of them, and the clean ones right behind it: `units` in all. NULL: there is none, or a

@@ -38,7 +38,7 @@ enum {
 /* What a free() finds before the window exists: an entry that nobody owns. */
 static HD_LATER_DATA hd_unit no_unit;
 
-static HD_LATER_DATA hd_unit *clean_bins[HD_BIN_COUNT], *dirty_bins[HD_BIN_COUNT];
+static HD_LATER_DATA hd_unit *clean_bins[HD_BIN_COUNT], *dirty_bins[HD_BIN_COUNT], *sparse_bins[HD_BIN_COUNT];
 
 hd_space hdi_space;
 hd_unit *hdi_window_units = &no_unit;
@@ -237,6 +237,7 @@ static __attribute__((noinline)) void forget(void) {
   memset((uint8_t *)&hdi_space + from, 0, sizeof hdi_space - from);
   hdi_space.clean.bin = clean_bins;
   hdi_space.dirty.bin = dirty_bins;
+  hdi_space.sparse.bin = sparse_bins;
 }
 
 /* A place where the table found room and the units did not. */

@@ -61,7 +61,7 @@ static void test_old_and_new(void **state) {
   assert_int_equal(dirty, OLD);
   assert_int_equal(run->run_units, OLD + 7);
   assert_int_equal(hd_load_relaxed(&hdi_space.free_units), unused - OLD - 7);
-  assert_int_equal(hd_load_relaxed(&hdi_space.dirty_units), 0);
+  assert_int_equal(hd_load_relaxed(&hdi_space.dirty.units), 0);
   assert_int_equal(top(), before);
   assert_int_equal(hd_load_relaxed(&run[OLD + 7].kind), HD_UNIT_CLEAN);
   assert_int_equal(run[OLD + 7].run_units, NEW - 7);

@@ -33,7 +33,7 @@ static void *filled(size_t bytes) {
   return memset(p, 0x5a, bytes);
 }
 
-static size_t dirty_bytes(void) { return hd_load_relaxed(&hdi_space.dirty_units) << HD_UNIT_SHIFT; }
+static size_t dirty_bytes(void) { return hd_load_relaxed(&hdi_space.dirty.units) << HD_UNIT_SHIFT; }
 
 /* First of all: nothing has grown yet. */
 static void test_small_heap_has_no_helper(void **state) {

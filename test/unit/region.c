@@ -74,14 +74,14 @@ static void come_and_go(void **state) {
 static void reserve_stays_clean(void **state) {
   (void)state;
   size_t bytes = 256 * MIB;
-  size_t dirty = hdi_space.dirty_units;
+  size_t dirty = hdi_space.dirty.units;
   size_t resident = ts_rss();
   uint8_t *region = hdi_region_reserve(HD_AREA_ARENA, "big", bytes);
   assert_non_null(region);
   assert_true(ts_rss() < resident + 4 * MIB);
   region[0] = region[UNIT + 1] = region[bytes - 1] = 1;
   hdi_region_give(region, UNIT + 2, bytes - 1);
-  assert_int_equal(hdi_space.dirty_units, dirty + 3);
+  assert_int_equal(hdi_space.dirty.units, dirty + 3);
   uint8_t *again = hdi_region_reserve(HD_AREA_ARENA, "big", bytes - 8 * UNIT);
   assert_non_null(again);
   assert_true(reads_zero(again, MIB) && reads_zero(again + bytes - 8 * UNIT - MIB, MIB));

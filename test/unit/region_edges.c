@@ -59,7 +59,7 @@ static void test_many_reserved(void **state) {
   uint8_t *region[COUNT];
   (void)state;
   hd_collect(0);
-  assert_int_equal(hd_load_relaxed(&hdi_space.dirty_units), 0);
+  assert_int_equal(hd_load_relaxed(&hdi_space.dirty.units), 0);
   for (int i = 0; i < COUNT; i++) {
     assert_non_null(region[i] = hdi_region_reserve(HD_AREA_POOL, NULL, BYTES));
     assert_int_equal(region[i][0] | region[i][BYTES - 1], 0);

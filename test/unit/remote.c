@@ -236,7 +236,7 @@ static void use_up(void) {
   for (int i = 180; i < 196; i++) free_of(pages[i], PER_PAGE);
   for (int tries = 0; take_fresh(1) != 0; tries++) assert_in_range(tries, 0, 32);
   hdi_purge_collect(0);
-  assert_int_equal(hd_load_relaxed(&hdi_space.dirty_units), 0);
+  assert_int_equal(hd_load_relaxed(&hdi_space.dirty.units), 0);
   assert_int_equal(take_fresh(1), 1);
 }
 
@@ -255,7 +255,7 @@ static void test_fetched_before_growth(void **state) {
   assert_true(hd_load_relaxed(&hdi_remote_much));
   hd_heap_destroy(explicit_heap);
   assert_int_equal(take_fresh(64), 0);
-  assert_in_range(hd_load_relaxed(&hdi_space.dirty_units), 64, 64 + 2);
+  assert_in_range(hd_load_relaxed(&hdi_space.dirty.units), 64, 64 + 2);
   assert_true(hd_load_relaxed(&hdi_remote_much) && hdi_remote_has_mail(owner));
   assert_int_equal(take_fresh(100), 0);
   assert_false(hdi_remote_has_mail(owner));

@@ -329,7 +329,7 @@ static void test_no_new_addresses_at_forks(void **state) {
   hd_unit *room = hdi_space_take(&hdi_space, 3 * TAKEN, 1, &zeroed);
   assert_non_null(room);
   hdi_space_give(&hdi_space, room, 3 * TAKEN, true);
-  size_t top = hd_load_relaxed(&hdi_space.top), dirty = hd_load_relaxed(&hdi_space.dirty_units);
+  size_t top = hd_load_relaxed(&hdi_space.top), dirty = hd_load_relaxed(&hdi_space.dirty.units);
   for (size_t round = 0, count = TAKEN; round < 60; round++, count = 1 + round * 5 % TAKEN) {
     if (round == 30) hdi_space_purge(&hdi_space, hdi_space_tick(), SIZE_MAX);
     in_fork(take_many_during_fork, &count);
@@ -344,7 +344,7 @@ static void test_no_new_addresses_at_forks(void **state) {
     give_held(count);
   }
   assert_int_equal(hd_load_relaxed(&hdi_space.top), top);
-  assert_true(hd_load_relaxed(&hdi_space.dirty_units) <= dirty + 3 * TAKEN);
+  assert_true(hd_load_relaxed(&hdi_space.dirty.units) <= dirty + 3 * TAKEN);
   /* Nobody takes anything: what was put aside is as old as before. */
   size_t none = 0;
   hdi_space_purge(&hdi_space, hdi_space_tick(), SIZE_MAX);

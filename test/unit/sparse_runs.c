@@ -33,7 +33,7 @@ size_t __wrap_hdi_os_resident_until(const void *address, size_t bytes, size_t *e
   return 0;
 }
 
-static size_t sparse_units(void) { return hd_load_relaxed(&hdi_space.sparse_units); }
+static size_t sparse_units(void) { return hd_load_relaxed(&hdi_space.sparse.units); }
 static hd_unit *unit_at(const void *p) { return hdi_space_find(p); }
 static unsigned kind_at(const void *p) { return hd_load_relaxed(&unit_at(p)->kind); }
 
@@ -71,13 +71,13 @@ static int begin(void **state) {
 static void test_stays_whole(void **state) {
   (void)state;
   uint8_t *p = begun(8 * MIB);
-  size_t unused = hd_load_relaxed(&hdi_space.free_units), dirty = hd_load_relaxed(&hdi_space.dirty_units), units = unit_at(p)->run_units;
+  size_t unused = hd_load_relaxed(&hdi_space.free_units), dirty = hd_load_relaxed(&hdi_space.dirty.units), units = unit_at(p)->run_units;
   hd_free(p);
   assert_int_equal(kind_at(p), HD_UNIT_SPARSE);
   assert_int_equal(hd_load_relaxed(&unit_at(p)[units - 1].kind), HD_UNIT_SPARSE);
   assert_int_equal(sparse_units(), units);
   assert_int_equal(hd_load_relaxed(&hdi_space.free_units), unused + units);
-  assert_int_equal(hd_load_relaxed(&hdi_space.dirty_units), dirty);
+  assert_int_equal(hd_load_relaxed(&hdi_space.dirty.units), dirty);
   hd_stats stats = {.struct_bytes = sizeof stats};
   assert_true(hd_stats_get(&stats));
   assert_int_equal(stats.cached, (dirty + units) << HD_UNIT_SHIFT);
@@ -321,9 +321,11 @@ static void test_nothing_else_is_left(void **state) {
   enum { UNITS = 40 };
   (void)state;
   static hd_space space;
+  static hd_unit *bins[HD_BIN_COUNT];
   bool zeroed = true;
   uint8_t *memory = hd_aligned_alloc(HD_UNIT_BYTES, (UNITS + 2) * HD_UNIT_BYTES);
   assert_true(hdi_space_init_fixed(&space, memory, (UNITS + 2) * HD_UNIT_BYTES, 0));
+  space.sparse.bin = bins;
   hd_unit *first = hdi_space_take(&space, UNITS / 2, 1, &zeroed), *second = hdi_space_take(&space, UNITS / 2, 1, &zeroed);
   assert_ptr_equal(first + UNITS / 2, second);
   hdi_space_give_sparse(&space, first);
@@ -332,7 +334,7 @@ static void test_nothing_else_is_left(void **state) {
   assert_int_equal(hd_load_relaxed(&second->kind), HD_UNIT_SPARSE);
   assert_ptr_equal(hdi_space_take(&space, UNITS, 1, &zeroed), first);
   assert_false(zeroed);
-  assert_int_equal(hd_load_relaxed(&space.sparse_units), 0);
+  assert_int_equal(hd_load_relaxed(&space.sparse.units), 0);
   hd_free(memory);
 }
 

@@ -62,7 +62,7 @@ static void test_waves(void **state) {
       assert_int_equal(heap->given < units, 1); /* all that came back so was for this */
       give_all(MANY, units);
       assert_in_range(heap->cached_units, BULK, HD_CACHE_UNITS);
-      all = hd_load_relaxed(&hdi_space.dirty_units) + heap->cached_units;
+      all = hd_load_relaxed(&hdi_space.dirty.units) + heap->cached_units;
       assert_int_equal(heap->given + heap->cached_units, MANY * units);
     }
     assert_int_equal(hd_load_relaxed(&hdi_space.top), top);
@@ -94,10 +94,10 @@ static void test_one_for_who_only_takes(void **state) {
   take_all(MANY, 1);
   give_all(MANY, 1);
   hdi_heap_drop_runs(heap);
-  size_t dirty = hd_load_relaxed(&hdi_space.dirty_units);
+  size_t dirty = hd_load_relaxed(&hdi_space.dirty.units);
   take_all(1, 1);
   assert_int_equal(heap->cached_units, 0);
-  assert_int_equal(hd_load_relaxed(&hdi_space.dirty_units), dirty - 1);
+  assert_int_equal(hd_load_relaxed(&hdi_space.dirty.units), dirty - 1);
   give_all(1, 1);
 }
 
