@@ -12,6 +12,7 @@ enum {
   FIRST_SHIFT = 6,
   COMMIT_STEP = 256 * 1024,
   HD_UNIT_ALIGN = 64 * 1024,
+  FIRST_RESERVE_BYTES = 64 * 1024, /* conservative garbage collectors read all data of libraries, each time */
   RESERVE_BYTES = 512 * 1024,
   ASIDE_COUNT = 32,          /* items of each size put aside for the time of a fork */
   PAGE = 4096,               /* purging: of systems with such pages, the first 64 MiB, */
@@ -49,7 +50,7 @@ static HD_LATER_DATA struct {
   _Atomic(free_item *) aside[BIN_COUNT][ASIDE_COUNT];
   uint64_t clean[PAGE_COUNT / 64]; /* pages that were purged and not used since */
   uint8_t free_kib[PAGE_COUNT];    /* hdi_store_purge's own: free items of a page, in KiB */
-  uint8_t room[RESERVE_BYTES + 4096]; /* the first reserve, somewhere in it */
+  uint8_t room[FIRST_RESERVE_BYTES + 4096]; /* the first reserve, somewhere in it */
 } later;
 
 bool hdi_store_init(void *range, size_t bytes, size_t first_bytes) {
@@ -198,13 +199,13 @@ static void put_back(void) {
  * would come to wait after all. */
 typedef struct reserve {
   _Alignas(4096) atomic_size_t used;
-  uint8_t items[RESERVE_BYTES - 4096];
+  _Alignas(4096) uint8_t items[];
 } reserve;
 
 static reserve *add_reserve(void) {
-  reserve *added = hdi_os_reserve(sizeof *added, HD_UNIT_ALIGN, false);
-  if (added == NULL || hdi_os_commit(added, sizeof *added)) return added;
-  hdi_os_unreserve(added, sizeof *added);
+  reserve *added = hdi_os_reserve(RESERVE_BYTES, HD_UNIT_ALIGN, false);
+  if (added == NULL || hdi_os_commit(added, RESERVE_BYTES)) return added;
+  hdi_os_unreserve(added, RESERVE_BYTES);
   return NULL;
 }
 
@@ -215,10 +216,10 @@ static void *take_reserved(size_t rounded) {
     reserve *now = hd_load_acquire(&current), *was = now;
     if (now == NULL) now = (reserve *)hd_round_up((uintptr_t)later.room, 4096);
     size_t at = hd_round_up(hd_add(&now->used, rounded + align) + offsetof(reserve, items), align);
-    if (at + rounded <= sizeof *now) return (uint8_t *)now + at;
+    if (at + rounded <= (was == NULL ? FIRST_RESERVE_BYTES : RESERVE_BYTES)) return (uint8_t *)now + at;
     reserve *next = add_reserve();
     if (next == NULL) return NULL;
-    if (!hd_swap_if(&current, &was, next)) hdi_os_unreserve(next, sizeof *next); /* somebody else was faster */
+    if (!hd_swap_if(&current, &was, next)) hdi_os_unreserve(next, RESERVE_BYTES); /* somebody else was faster */
   }
 }
 

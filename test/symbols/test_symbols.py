@@ -111,6 +111,13 @@ def test_thread_local_storage_is_small(heddle):
     assert sizes and max(sizes) <= 32
 
 
+def test_little_data(heddle):
+    """Conservative garbage collectors read all data of all libraries at each collection, and choose by its length when to collect."""
+    text = output("readelf", "-lW", heddle.shared)
+    sizes = [int(row[5], 16) for row in (line.split() for line in text.splitlines()) if row[:1] == ["LOAD"] and row[6] == "RW"]
+    assert len(sizes) == 1 and sizes[0] <= 160 * 1024
+
+
 def test_no_text_relocations_or_executable_stack(heddle):
     dynamic = output("readelf", "-dW", heddle.shared)
     headers = output("readelf", "-lW", heddle.shared)
