@@ -156,7 +156,7 @@ void hdi_heap_give_all(hd_heap *heap) {
     size_t units = first->run_units;
     if (hd_load_relaxed(&first->kind) == HD_UNIT_PAGE) {
       for (uint32_t i = 0; i < first->capacity; i++) hd_store_relaxed(&first->map[i], HD_BLOCK_FREE);
-      hdi_page_clear(first);
+      hdi_page_clear(heap, first);
     } else {
       hd_store_relaxed(&first->live, 0u);
       hd_store_relaxed(&first->owner, (uintptr_t)0);
@@ -189,7 +189,7 @@ static void unlink_page(hd_class *class, hd_unit *page) {
 
 void hdi_heap_release(hd_heap *heap, hd_unit *page) {
   size_t units = page->run_units;
-  hdi_page_clear(page);
+  hdi_page_clear(heap, page);
   heap->class[page->class_index].page_count--;
   heap->page_units -= (uint32_t)units;
   hdi_heap_give_run(heap, page, units, true);
@@ -437,6 +437,7 @@ void hdi_heap_drop_cache(hd_heap *heap) {
 }
 
 void hdi_heap_drop_runs(hd_heap *heap) {
+  hdi_shelf_clear(&heap->shelf);
   hd_store_owned(&heap->cache_room, HD_CACHE_UNITS);
   heap->given = 0;
   for (size_t units = 1; units <= HD_CACHE_RUN && heap->cached_units > 0; units++) {

@@ -13,6 +13,7 @@
 
 #include "base/atomic.h"
 #include "core/lock.h"
+#include "core/shelf.h"
 #include "core/sizeclass.h"
 #include "core/space.h"
 #include "core/unit.h"
@@ -125,6 +126,7 @@ struct hd_heap {
   uint32_t claims;                /* times that a slot was empty */
   uint32_t given;                 /* units given to the space several runs at once, and not taken so since */
   uint32_t taken;                 /* units taken in runs of up to HD_CACHE_RUN since it gave up what rested in it */
+  hd_shelf shelf;                 /* maps and words of pages */
 
   _Alignas(64) atomic_uint busy;  /* gate.h */
   atomic_uint stopped;
@@ -270,7 +272,7 @@ void hdi_heap_deepen(hd_heap *heap, unsigned class_index);
 /* Give the blocks of the magazines back to their pages, and cached runs to the space. The magazines are as at first. */
 void hdi_heap_drop_cache(hd_heap *heap);
 
-/* The cached runs alone; and the cache is as at first. */
+/* The cached runs alone, and what lies on the shelf; and the cache is as at first. */
 void hdi_heap_drop_runs(hd_heap *heap);
 
 /* Release an empty page that stands in no list. */

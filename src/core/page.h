@@ -29,7 +29,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
 extern HD_HIDDEN bool hdi_page_torn;
 
 /* Undo it: every unit of the run is NONE again. All bytes must be free. */
-void hdi_page_clear(hd_unit *page);
+void hdi_page_clear(hd_heap *heap, hd_unit *page);
 
 /* Blocks in a page's words. */
 uint32_t hdi_page_count_words(const hd_unit *page);

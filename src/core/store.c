@@ -9,7 +9,6 @@
 
 enum {
   BIN_COUNT = 9,
-  FIRST_SHIFT = 6,
   COMMIT_STEP = 256 * 1024,
   HD_UNIT_ALIGN = 64 * 1024,
   FIRST_RESERVE_BYTES = 64 * 1024, /* conservative garbage collectors read all data of libraries, each time */
@@ -18,7 +17,7 @@ enum {
   PAGE = 4096,               /* purging: of systems with such pages, the first 64 MiB, */
   PAGE_COUNT = 16384,
   PURGE_SHIFT = 10,          /* items of 1, 2 and 4 KiB: the byte maps of small blocks, */
-  PURGE_FIRST_BIN = PURGE_SHIFT - FIRST_SHIFT,
+  PURGE_FIRST_BIN = PURGE_SHIFT - HD_STORE_SHIFT,
   PURGE_LAST_BIN = PURGE_FIRST_BIN + 2,
   PURGE_MIN = 256 * 1024     /* when so much of them is free, and half as much more than after the last time */
 };
@@ -34,6 +33,7 @@ static struct {
   uint8_t *top;        /* next unused byte */
   uint8_t *committed;  /* end of what may be touched */
   bool open;           /* the range is claimed piece by piece, not reserved */
+  atomic_bool held;    /* somebody reads what it has given out */
   uint8_t *end;        /* of the range, an unreachable system page before it */
   uint8_t *seed, *seed_end; /* what is left of the bytes behind the range, which are used first and never purged */
   free_item *bin[BIN_COUNT];
@@ -73,8 +73,6 @@ bool hdi_store_init(void *range, size_t bytes, size_t first_bytes) {
   return true;
 }
 
-static unsigned bin_of(size_t bytes) { return hd_highest_bit(hdi_store_bytes(bytes)) - FIRST_SHIFT; }
-
 static hd_claim claim(uint8_t *start, size_t bytes) {
   if (store.open) return hdi_os_claim(start, bytes);
   return hdi_os_commit(start, bytes) ? HD_CLAIM_DONE : HD_CLAIM_REFUSED;
@@ -85,7 +83,7 @@ static bool is_purged(unsigned bin) { return bin >= PURGE_FIRST_BIN && bin <= PU
 static void push(unsigned bin, free_item *item) {
   item->next = store.bin[bin];
   store.bin[bin] = item;
-  if (is_purged(bin)) store.idle += (size_t)1 << (bin + FIRST_SHIFT);
+  if (is_purged(bin)) store.idle += (size_t)1 << (bin + HD_STORE_SHIFT);
 }
 
 static free_item *pop(unsigned bin) {
@@ -93,7 +91,7 @@ static free_item *pop(unsigned bin) {
   if (item == NULL) return NULL;
   store.bin[bin] = item->next;
   item->next = NULL;
-  if (is_purged(bin)) store.idle -= (size_t)1 << (bin + FIRST_SHIFT);
+  if (is_purged(bin)) store.idle -= (size_t)1 << (bin + HD_STORE_SHIFT);
   return item;
 }
 
@@ -101,7 +99,7 @@ static free_item *pop(unsigned bin) {
 static void fill_up(const uint8_t *start) {
   while (store.top < start) {
     size_t bytes = (size_t)1 << hd_lowest_bit((uintptr_t)store.top);
-    push(bin_of(bytes), (free_item *)(void *)store.top);
+    push(hdi_store_bin(bytes), (free_item *)(void *)store.top);
     store.top += bytes;
   }
 }
@@ -134,7 +132,7 @@ static void *take_fresh(size_t bytes) {
 
 /* An item from a page that was purged; the rest of the page goes to the item's bin. */
 static __attribute__((noinline)) void *take_clean(unsigned bin) {
-  size_t bytes = (size_t)1 << (bin + FIRST_SHIFT);
+  size_t bytes = (size_t)1 << (bin + HD_STORE_SHIFT);
   size_t word = 0;
   while (later.clean[word] == 0) word++;
   uint8_t *page = store.first + (word * 64 + hd_lowest_bit(later.clean[word])) * PAGE;
@@ -229,17 +227,17 @@ static void *take_locked(unsigned bin) {
   take_in_deferred();
   void *item = pop(bin);
   if (item == NULL && store.clean_count != 0 && is_purged(bin)) item = take_clean(bin);
-  return item != NULL ? item : take_fresh((size_t)1 << (bin + FIRST_SHIFT));
+  return item != NULL ? item : take_fresh((size_t)1 << (bin + HD_STORE_SHIFT));
 }
 
 static SLOW void *take_during_fork(unsigned bin) {
   hd_add(&store.fork_need[bin], 1u);
   void *item = take_aside(bin);
-  return item != NULL ? item : take_reserved((size_t)1 << (bin + FIRST_SHIFT));
+  return item != NULL ? item : take_reserved((size_t)1 << (bin + HD_STORE_SHIFT));
 }
 
 void *hdi_store_take(size_t bytes) {
-  unsigned bin = bin_of(bytes);
+  unsigned bin = hdi_store_bin(bytes);
   void *item = NULL;
   if (bin >= BIN_COUNT) return NULL;
   if (HD_LIKELY(hdi_lock_take_unless_fork(&store.lock))) {
@@ -248,19 +246,19 @@ void *hdi_store_take(size_t bytes) {
   } else {
     item = take_during_fork(bin);
   }
-  if (item != NULL) hd_add(&store.used, (size_t)1 << (bin + FIRST_SHIFT));
+  if (item != NULL) hd_add(&store.used, (size_t)1 << (bin + HD_STORE_SHIFT));
   return item;
 }
 
 void hdi_store_give(void *memory, size_t bytes) {
-  unsigned bin = bin_of(bytes);
+  unsigned bin = hdi_store_bin(bytes);
   if (HD_LIKELY(hdi_lock_take_unless_fork(&store.lock))) {
     push(bin, memory);
     hdi_lock_drop(&store.lock);
   } else {
     defer(memory, bin);
   }
-  hd_sub(&store.used, (size_t)1 << (bin + FIRST_SHIFT));
+  hd_sub(&store.used, (size_t)1 << (bin + HD_STORE_SHIFT));
 }
 
 /* ---- purging ----------------------------------------------------------------------------------------------------------- */
@@ -334,14 +332,25 @@ size_t hdi_store_purge(void) {
   return purged;
 }
 
-bool hdi_store_hold(void) { return hdi_lock_take_unless_fork(&store.lock); }
+bool hdi_store_hold(void) {
+  if (!hdi_lock_take_unless_fork(&store.lock)) return false;
+  hd_store_relaxed(&store.held, true);
+  atomic_thread_fence(memory_order_seq_cst); /* pairs with hdi_store_is_held */
+  return true;
+}
 
 /* While a fork waits for the lock others give their memory back without it. */
 bool hdi_store_let_go(void) {
   atomic_thread_fence(memory_order_acquire); /* what was read before was read before this look */
   bool held = !hdi_lock_is_forking();
+  hd_store_release(&store.held, false);
   hdi_lock_drop(&store.lock);
   return held;
+}
+
+bool hdi_store_is_held(void) {
+  atomic_thread_fence(memory_order_seq_cst); /* what is unmarked before the look, or the look sees who holds the store */
+  return hd_load_acquire(&store.held);
 }
 
 size_t hdi_store_used(void) { return hd_load_relaxed(&store.used); }

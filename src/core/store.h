@@ -10,7 +10,7 @@
 #include "base/bits.h"
 #include "core/lock.h"
 
-enum { HD_STORE_MIN = 64, HD_STORE_MAX = 16 * 1024 };
+enum { HD_STORE_SHIFT = 6, HD_STORE_MIN = 1 << HD_STORE_SHIFT, HD_STORE_MAX = 16 * 1024 };
 
 /* Start with a range of the common space's choice (hdi_space_store_range), behind which so many bytes are the store's too, and may be
  * touched; or with one reserved here. false: no memory. */
@@ -21,6 +21,9 @@ void *hdi_store_take(size_t bytes);
 
 /* What hdi_store_take(bytes) gives really. */
 static inline size_t hdi_store_bytes(size_t bytes) { return bytes <= HD_STORE_MIN ? HD_STORE_MIN : (size_t)2 << hd_highest_bit(bytes - 1); }
+
+/* Which power of two that is, counted from HD_STORE_MIN on. */
+static inline unsigned hdi_store_bin(size_t bytes) { return hd_highest_bit(hdi_store_bytes(bytes)) - HD_STORE_SHIFT; }
 
 /* Give back what hdi_store_take(bytes) gave; it must read as zero. */
 void hdi_store_give(void *memory, size_t bytes);
@@ -35,6 +38,10 @@ size_t hdi_store_used(void);
  * under way; or has begun meanwhile, and what was read may not be so. */
 bool hdi_store_hold(void);
 bool hdi_store_let_go(void);
+
+/* Whether somebody keeps it so, and may be reading an item that the caller has just unmarked: then the item must go back to the store, for
+ * which the caller will wait. If not, whoever comes later sees that it is unmarked. */
+bool hdi_store_is_held(void);
 
 void hdi_store_fork(hd_fork_step step);
 

@@ -215,3 +215,41 @@ const sched_model model_put_back_user = {
     .fibre = {put_back_owner, model_collector},
     .check = model_check,
 };
+
+/* ---- look: somebody reads a page's map just when the page goes, and its map becomes another page's ---------------------------------- */
+
+static hd_unit *looked_at;
+
+static void look_setup(void) {
+  shadow_start();
+  model_fill(0, BYTES_64, 64 + 4, small);
+  sched_as(0);
+  for (unsigned i = 0; i < 64; i++) {
+    if (i != LAST) give(small[i]);
+  }
+  looked_at = hdi_space_find(small[LAST]);
+  sched_as(SCHED_CHECKER);
+}
+
+static void look_owner(void) {
+  give(small[LAST]);
+  for (unsigned i = 0; i < 3; i++) take(BYTES_32);
+}
+
+static void look_looker(void) {
+  hd_page_view view;
+  uint8_t states[HD_PAGE_BLOCKS_MAX];
+  if (!hdi_page_look(looked_at, &view, states)) return;
+  bool is_old = view.block_bytes == BYTES_64;
+  SCHED_CHECK(view.block_bytes == (is_old ? BYTES_64 : BYTES_32) && view.capacity == HD_UNIT_BYTES / view.block_bytes);
+  SCHED_CHECK(view.live <= (is_old ? 1u : 3u));
+  for (uint32_t i = 0; is_old && i < view.capacity; i++) SCHED_CHECK(states[i] == HD_BLOCK_FREE || i == LAST);
+}
+
+const sched_model model_look = {
+    .name = "look",
+    .about = "a walk reads a page's map while its owner frees its last block, and makes another page with that map",
+    .setup = look_setup,
+    .fibre = {look_owner, look_looker},
+    .check = model_check,
+};

@@ -160,6 +160,16 @@ MUTANTS = [
          "  return credit == 0;")]),
     Mutant("put_back", "a group into which blocks go back is purged by what its word held", "core/purge.c", [
         ("bool freely = heap->held == HD_HOLD_GATE && hdi_page_frees_freely(page);", "bool freely = false;")]),
+    Mutant("look", "a map goes to the shelf while somebody reads it", "core/page.c", [
+        ("bool keep = !heap->explicit_heap && !hdi_store_is_held();", "bool keep = !heap->explicit_heap;")]),
+    Mutant("look", "a map is given back before its page is unmarked", "core/page.c", [
+        ("  bool keep = !heap->explicit_heap && !hdi_store_is_held();\n", ""),
+        ("  for (uint32_t i = 0; i < page->run_units; i++) {\n    hd_store_relaxed(&page[i].owner, (uintptr_t)0);",
+         "  bool keep = !heap->explicit_heap && !hdi_store_is_held();\n"
+         "  for (uint32_t i = 0; i < page->run_units; i++) {\n    hd_store_relaxed(&page[i].owner, (uintptr_t)0);")]),
+    Mutant("look", "nobody is told that the store is held", "core/store.c", [
+        ("  hd_store_relaxed(&store.held, true);\n", "")]),
+
     Mutant("put_back_user", "the blocks of a heap with one user are taken not to go back", "core/page.h", [
         ("(HD_OWNER_MEDIUM | HD_OWNER_EXPLICIT)) != HD_OWNER_MEDIUM;", "HD_OWNER_BITS) == 0;")]),
     Mutant("turns", "what is put apart stays in the group's word", "core/heap.c", [("  hd_store_owned(word, *word & ~bits);\n", "")]),

@@ -37,7 +37,7 @@ static hd_unit *new_page(unsigned class_index) {
 static void drop_page(hd_unit *page) {
   for (uint32_t i = 0; i < page->capacity; i++) hd_store_relaxed(&page->map[i], HD_BLOCK_FREE);
   unsigned units = page->run_units;
-  hdi_page_clear(page);
+  hdi_page_clear(heap, page);
   hdi_heap_give_run(heap, page, units, true);
 }
 
