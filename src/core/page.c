@@ -20,16 +20,6 @@ static size_t map_bytes(size_t capacity) { return hd_round_up(capacity, 64); }
 static size_t word_bytes(size_t capacity) { return map_bytes(capacity) / 64 * sizeof(uint64_t); }
 static bool words_fit(size_t capacity) { return map_bytes(capacity) + word_bytes(capacity) <= hdi_store_bytes(map_bytes(capacity)); }
 
-/* An explicit heap keeps nothing. */
-static void *take(hd_heap *heap, size_t bytes) {
-  void *memory = hdi_shelf_take(&heap->shelf, bytes);
-  return memory != NULL ? memory : hdi_store_take(bytes);
-}
-
-static void give(hd_heap *heap, void *memory, size_t bytes, bool keep) {
-  if (!keep || !hdi_shelf_keep(&heap->shelf, memory, bytes)) hdi_store_give(memory, bytes);
-}
-
 /* Line 0 but for the owner and the kind, which make it valid. Stale and foreign pointers may lead others here at any time. */
 static void set_line(hd_unit *unit, const hd_unit *made) {
   hd_store_owned(&unit->base, made->base);
@@ -53,9 +43,9 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   bool medium = units > 1 || (class_index > HD_SMALL_CLASSES && !heap->explicit_heap);
   uintptr_t owner = (uintptr_t)heap | (medium ? HD_OWNER_MEDIUM : 0) | (heap->explicit_heap ? HD_OWNER_EXPLICIT : 0);
   if (heap->hardened != NULL) owner |= HD_OWNER_EXPLICIT | HD_OWNER_HARDENED;
-  hd_block_state *map = take(heap, map_bytes(capacity));
+  hd_block_state *map = hdi_shelf_take(&heap->shelf, map_bytes(capacity));
   uint64_t *words = (uint64_t *)(void *)((uint8_t *)map + map_bytes(capacity));
-  if (map != NULL && !words_fit(capacity)) words = take(heap, word_bytes(capacity));
+  if (map != NULL && !words_fit(capacity)) words = hdi_shelf_take(&heap->shelf, word_bytes(capacity));
   if (map != NULL && words == NULL) hdi_store_give((void *)map, map_bytes(capacity));
   if (map == NULL || words == NULL) return false;
   hd_unit made = {
@@ -95,9 +85,9 @@ void hdi_page_clear(hd_heap *heap, hd_unit *page) {
   size_t capacity = page->capacity;
   bool keep = !heap->explicit_heap && !hdi_store_is_held();
   memset(page->words, 0, word_bytes(capacity));
-  if (!words_fit(capacity)) give(heap, page->words, word_bytes(capacity), keep);
+  if (!words_fit(capacity)) hdi_shelf_give(&heap->shelf, page->words, word_bytes(capacity), keep);
   if (hdi_page_torn) memset((void *)page->map, HD_BLOCK_FREE, capacity);
-  give(heap, (void *)page->map, map_bytes(capacity), keep);
+  hdi_shelf_give(&heap->shelf, (void *)page->map, map_bytes(capacity), keep);
   hd_store_owned(&page->state, HD_PAGE_NONE);
 }
 

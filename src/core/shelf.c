@@ -6,7 +6,7 @@
 
 enum { KEEP_BYTES = 8 * 1024 }; /* of each size */
 
-static hd_shelf_item *take_first(hd_shelf *shelf, unsigned bin) {
+FAST hd_shelf_item *take_first(hd_shelf *shelf, unsigned bin) {
   hd_shelf_item *item = shelf->first[bin];
   shelf->first[bin] = item->next;
   *item = (hd_shelf_item){NULL, 0};
@@ -15,18 +15,19 @@ static hd_shelf_item *take_first(hd_shelf *shelf, unsigned bin) {
 
 void *hdi_shelf_take(hd_shelf *shelf, size_t bytes) {
   unsigned bin = hdi_store_bin(bytes);
-  return bin < HD_SHELF_BINS && shelf->first[bin] != NULL ? take_first(shelf, bin) : NULL;
+  return bin < HD_SHELF_BINS && shelf->first[bin] != NULL ? take_first(shelf, bin) : hdi_store_take(bytes);
 }
 
-bool hdi_shelf_keep(hd_shelf *shelf, void *memory, size_t bytes) {
+void hdi_shelf_give(hd_shelf *shelf, void *memory, size_t bytes, bool keep) {
   unsigned bin = hdi_store_bin(bytes);
-  if (bin >= HD_SHELF_BINS) return false;
-  hd_shelf_item *item = memory, *first = shelf->first[bin];
+  hd_shelf_item *first = bin < HD_SHELF_BINS ? shelf->first[bin] : NULL;
   size_t count = first == NULL ? 1 : first->count + 1;
-  if (count * hdi_store_bytes(bytes) > KEEP_BYTES) return false;
-  *item = (hd_shelf_item){first, count};
-  shelf->first[bin] = item;
-  return true;
+  if (!keep || bin >= HD_SHELF_BINS || count * hdi_store_bytes(bytes) > KEEP_BYTES) {
+    hdi_store_give(memory, bytes);
+    return;
+  }
+  *(hd_shelf_item *)memory = (hd_shelf_item){first, count};
+  shelf->first[bin] = memory;
 }
 
 void hdi_shelf_clear(hd_shelf *shelf) {

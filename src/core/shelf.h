@@ -22,11 +22,11 @@ typedef struct hd_shelf {
   hd_shelf_item *first[HD_SHELF_BINS];
 } hd_shelf;
 
-/* What hdi_store_take(bytes) would give; NULL: the shelf has none. */
+/* As hdi_store_take, but from the shelf if it has one. */
 void *hdi_shelf_take(hd_shelf *shelf, size_t bytes);
 
-/* Keep what hdi_store_take(bytes) gave, and reads as zero. false: there is no room for it. */
-bool hdi_shelf_keep(hd_shelf *shelf, void *memory, size_t bytes);
+/* As hdi_store_give, but to the shelf if it has room and may keep it. */
+void hdi_shelf_give(hd_shelf *shelf, void *memory, size_t bytes, bool keep);
 
 /* Give all of it back to the store. */
 void hdi_shelf_clear(hd_shelf *shelf);
