@@ -28,7 +28,8 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
  * or may be handed out, and still LIVE by its byte. If nobody takes it, the byte is cleared with its page. */
 extern HD_HIDDEN bool hdi_page_torn;
 
-/* Undo it: every unit of the run is NONE again. All bytes must be free. */
+/* Undo it: every unit of the run is NONE again. All bytes must be free. The heap, which must be the page's, keeps the map for its next one if
+ * it may. */
 void hdi_page_clear(hd_heap *heap, hd_unit *page);
 
 /* Blocks in a page's words. */
