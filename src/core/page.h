@@ -28,8 +28,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
  * or may be handed out, and still LIVE by its byte. If nobody takes it, the byte is cleared with its page. */
 extern HD_HIDDEN bool hdi_page_torn;
 
-/* Undo it: every unit of the run is NONE again. All bytes must be free. The heap, which must be the page's, keeps the map for its next one if
- * it may. */
+/* Undo it: every unit of the run is NONE again. All bytes must be free. The page's heap keeps the map for its next one if it may. */
 void hdi_page_clear(hd_heap *heap, hd_unit *page);
 
 /* Blocks in a page's words. */
@@ -105,7 +104,7 @@ enum { HD_PAGE_BLOCKS_MAX = HD_UNIT_BYTES / 16 };
 
 /* A picture of a page for somebody who has no hold on its heap. */
 typedef struct hd_page_view {
-  hd_heap *heap;      /* explicit, or NULL */
+  hd_heap *heap; /* explicit, or NULL */
   uint8_t *base;
   size_t bytes, block_bytes;
   uint32_t capacity, live;
