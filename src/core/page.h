@@ -104,7 +104,7 @@ enum { HD_PAGE_BLOCKS_MAX = HD_UNIT_BYTES / 16 };
 
 /* A picture of a page for somebody who has no hold on its heap. */
 typedef struct hd_page_view {
-  hd_heap *heap; /* explicit, or NULL */
+  hd_heap *heap;      /* explicit, or NULL */
   uint8_t *base;
   size_t bytes, block_bytes;
   uint32_t capacity, live;

@@ -22,7 +22,7 @@ void hdi_shelf_give(hd_shelf *shelf, void *memory, size_t bytes, bool keep) {
   unsigned bin = hdi_store_bin(bytes);
   hd_shelf_item *first = bin < HD_SHELF_BINS ? shelf->first[bin] : NULL;
   size_t count = first == NULL ? 1 : first->count + 1;
-  if (!keep || bin >= HD_SHELF_BINS || count * hdi_store_bytes(bytes) > KEEP_BYTES) {
+  if (!keep || bin >= HD_SHELF_BINS || count * hdi_store_bin_bytes(bin) > KEEP_BYTES) {
     hdi_store_give(memory, bytes);
     return;
   }
@@ -32,6 +32,6 @@ void hdi_shelf_give(hd_shelf *shelf, void *memory, size_t bytes, bool keep) {
 
 void hdi_shelf_clear(hd_shelf *shelf) {
   for (unsigned bin = 0; bin < HD_SHELF_BINS; bin++) {
-    while (shelf->first[bin] != NULL) hdi_store_give(take_first(shelf, bin), (size_t)HD_STORE_MIN << bin);
+    while (shelf->first[bin] != NULL) hdi_store_give(take_first(shelf, bin), hdi_store_bin_bytes(bin));
   }
 }

@@ -83,7 +83,7 @@ static bool is_purged(unsigned bin) { return bin >= PURGE_FIRST_BIN && bin <= PU
 static void push(unsigned bin, free_item *item) {
   item->next = store.bin[bin];
   store.bin[bin] = item;
-  if (is_purged(bin)) store.idle += (size_t)1 << (bin + HD_STORE_SHIFT);
+  if (is_purged(bin)) store.idle += hdi_store_bin_bytes(bin);
 }
 
 static free_item *pop(unsigned bin) {
@@ -91,7 +91,7 @@ static free_item *pop(unsigned bin) {
   if (item == NULL) return NULL;
   store.bin[bin] = item->next;
   item->next = NULL;
-  if (is_purged(bin)) store.idle -= (size_t)1 << (bin + HD_STORE_SHIFT);
+  if (is_purged(bin)) store.idle -= hdi_store_bin_bytes(bin);
   return item;
 }
 
@@ -132,7 +132,7 @@ static void *take_fresh(size_t bytes) {
 
 /* An item from a page that was purged; the rest of the page goes to the item's bin. */
 static __attribute__((noinline)) void *take_clean(unsigned bin) {
-  size_t bytes = (size_t)1 << (bin + HD_STORE_SHIFT);
+  size_t bytes = hdi_store_bin_bytes(bin);
   size_t word = 0;
   while (later.clean[word] == 0) word++;
   uint8_t *page = store.first + (word * 64 + hd_lowest_bit(later.clean[word])) * PAGE;
@@ -227,13 +227,13 @@ static void *take_locked(unsigned bin) {
   take_in_deferred();
   void *item = pop(bin);
   if (item == NULL && store.clean_count != 0 && is_purged(bin)) item = take_clean(bin);
-  return item != NULL ? item : take_fresh((size_t)1 << (bin + HD_STORE_SHIFT));
+  return item != NULL ? item : take_fresh(hdi_store_bin_bytes(bin));
 }
 
 static SLOW void *take_during_fork(unsigned bin) {
   hd_add(&store.fork_need[bin], 1u);
   void *item = take_aside(bin);
-  return item != NULL ? item : take_reserved((size_t)1 << (bin + HD_STORE_SHIFT));
+  return item != NULL ? item : take_reserved(hdi_store_bin_bytes(bin));
 }
 
 void *hdi_store_take(size_t bytes) {
@@ -246,7 +246,7 @@ void *hdi_store_take(size_t bytes) {
   } else {
     item = take_during_fork(bin);
   }
-  if (item != NULL) hd_add(&store.used, (size_t)1 << (bin + HD_STORE_SHIFT));
+  if (item != NULL) hd_add(&store.used, hdi_store_bin_bytes(bin));
   return item;
 }
 
@@ -258,7 +258,7 @@ void hdi_store_give(void *memory, size_t bytes) {
   } else {
     defer(memory, bin);
   }
-  hd_sub(&store.used, (size_t)1 << (bin + HD_STORE_SHIFT));
+  hd_sub(&store.used, hdi_store_bin_bytes(bin));
 }
 
 /* ---- purging ----------------------------------------------------------------------------------------------------------- */

@@ -22,8 +22,9 @@ void *hdi_store_take(size_t bytes);
 /* What hdi_store_take(bytes) gives really. */
 static inline size_t hdi_store_bytes(size_t bytes) { return bytes <= HD_STORE_MIN ? HD_STORE_MIN : (size_t)2 << hd_highest_bit(bytes - 1); }
 
-/* Which power of two that is, counted from HD_STORE_MIN on. */
+/* Which power of two that is, counted from HD_STORE_MIN on; and back. */
 static inline unsigned hdi_store_bin(size_t bytes) { return hd_highest_bit(hdi_store_bytes(bytes)) - HD_STORE_SHIFT; }
+static inline size_t hdi_store_bin_bytes(unsigned bin) { return (size_t)HD_STORE_MIN << bin; }
 
 /* Give back what hdi_store_take(bytes) gave; it must read as zero. */
 void hdi_store_give(void *memory, size_t bytes);

@@ -11,8 +11,8 @@ enum {
   BYTES_8 = 8192,   /* pages of 8 blocks; every remote free that is counted is announced at once */
   BYTES_10 = 6144,
   BYTES_16 = 4096,  /* 16 blocks; every second remote free is announced */
-  BYTES_32 = 2048,
   BYTES_21 = 12288, /* 21 blocks on four units; every second is announced */
+  BYTES_32 = 2048,
   BYTES_64 = 1024   /* 64 blocks, four on a system page; small: the owner takes blocks outside its gate */
 };
 

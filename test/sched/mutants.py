@@ -35,6 +35,8 @@ COUNT_TAKEN_BY_STORE = [
     ("return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;",
      "uint32_t count = hd_load_relaxed(&page->remote_count); "
      "hd_store_relaxed(&page->remote_count, count & HD_REMOTE_QUEUED); return count & ~HD_REMOTE_QUEUED;")]
+KEEP_IF_UNREAD = "  bool keep = !heap->explicit_heap && !hdi_store_is_held();\n"
+UNMARKING = "  for (uint32_t i = 0; i < page->run_units; i++) {\n    hd_store_relaxed(&page[i].owner, (uintptr_t)0);"
 
 MUTANTS = [
     Mutant("push_collect", "mail counted by a load and a store", "core/remote.c", [
@@ -160,21 +162,15 @@ MUTANTS = [
          "  return credit == 0;")]),
     Mutant("put_back", "a group into which blocks go back is purged by what its word held", "core/purge.c", [
         ("bool freely = heap->held == HD_HOLD_GATE && hdi_page_frees_freely(page);", "bool freely = false;")]),
-    Mutant("look", "a map goes to the shelf while somebody reads it", "core/page.c", [
-        ("bool keep = !heap->explicit_heap && !hdi_store_is_held();", "bool keep = !heap->explicit_heap;")]),
-    Mutant("look", "a map is given back before its page is unmarked", "core/page.c", [
-        ("  bool keep = !heap->explicit_heap && !hdi_store_is_held();\n", ""),
-        ("  for (uint32_t i = 0; i < page->run_units; i++) {\n    hd_store_relaxed(&page[i].owner, (uintptr_t)0);",
-         "  bool keep = !heap->explicit_heap && !hdi_store_is_held();\n"
-         "  for (uint32_t i = 0; i < page->run_units; i++) {\n    hd_store_relaxed(&page[i].owner, (uintptr_t)0);")]),
-    Mutant("look", "nobody is told that the store is held", "core/store.c", [
-        ("  hd_store_relaxed(&store.held, true);\n", "")]),
-
     Mutant("put_back_user", "the blocks of a heap with one user are taken not to go back", "core/page.h", [
         ("(HD_OWNER_MEDIUM | HD_OWNER_EXPLICIT)) != HD_OWNER_MEDIUM;", "HD_OWNER_BITS) == 0;")]),
     Mutant("turns", "what is put apart stays in the group's word", "core/heap.c", [("  hd_store_owned(word, *word & ~bits);\n", "")]),
     Mutant("turns", "what lies apart is purged", "core/page.c", CLAIMED_IS_PURGED),
     Mutant("turns_adopt", "a page's count taken by a load and a store", "core/remote.c", COUNT_TAKEN_BY_STORE),
+    Mutant("look", "a map goes to the shelf while somebody reads it", "core/page.c", [(" && !hdi_store_is_held();\n", ";\n")]),
+    Mutant("look", "a map is given back before its page is unmarked", "core/page.c", [
+        (KEEP_IF_UNREAD, ""), (UNMARKING, KEEP_IF_UNREAD + UNMARKING)]),
+    Mutant("look", "nobody is told that the store is held", "core/store.c", [("  hd_store_relaxed(&store.held, true);\n", "")]),
 ]
 
 

@@ -387,7 +387,7 @@ ZEROES = [
     Fault("sparse runs are nowhere in the statistics", "core/stats.c", "unit.sparse_runs",
           "hdi_space_to_purge(&hdi_space) << HD_UNIT_SHIFT;", "hd_load_relaxed(&hdi_space.dirty.units) << HD_UNIT_SHIFT;"),
     Fault("a shelf keeps all that it gets", "core/shelf.c", "unit.shelf",
-          " || count * hdi_store_bytes(bytes) > KEEP_BYTES) {", ") {"),
+          " || count * hdi_store_bin_bytes(bin) > KEEP_BYTES) {", ") {"),
     Fault("a shelf gives out its links", "core/shelf.c", "unit.shelf", "  *item = (hd_shelf_item){NULL, 0};\n", ""),
     Fault("a shelf keeps long items", "core/shelf.c", "unit.shelf", "!keep || bin >= HD_SHELF_BINS || ", "!keep || "),
     Fault("a shelf keeps what it must not", "core/shelf.c", "unit.shelf", "  if (!keep || ", "  if ("),

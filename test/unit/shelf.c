@@ -118,16 +118,6 @@ static void test_next_page_has_them(void **state) {
   for (unsigned i = 0; i < HD_SHELF_BINS; i++) assert_null(heap->shelf.first[i]);
 }
 
-/* While somebody may be reading a map it goes to the store. */
-static void test_held(void **state) {
-  (void)state;
-  assert_false(hdi_store_is_held());
-  assert_true(hdi_store_hold());
-  assert_true(hdi_store_is_held());
-  assert_true(hdi_store_let_go());
-  assert_false(hdi_store_is_held());
-}
-
 static void test_explicit_heaps_keep_nothing(void **state) {
   (void)state;
   hd_heap *heap = hd_heap_create(NULL);
@@ -144,7 +134,6 @@ int main(void) {
       cmocka_unit_test(test_clear),
       cmocka_unit_test(test_long_items_are_left),
       cmocka_unit_test(test_next_page_has_them),
-      cmocka_unit_test(test_held),
       cmocka_unit_test(test_explicit_heaps_keep_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

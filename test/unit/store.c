@@ -48,11 +48,14 @@ static void test_zeroed_aligned_counted(void **state) {
   }
 }
 
-/* Whoever holds the store learns that a fork has begun: others give back without the lock from then on. */
+/* Others see that it is held; whoever holds the store learns that a fork has begun: others give back without the lock from then on. */
 static void test_hold_and_fork(void **state) {
   (void)state;
+  assert_false(hdi_store_is_held());
   assert_true(hdi_store_hold());
+  assert_true(hdi_store_is_held());
   assert_true(hdi_store_let_go());
+  assert_false(hdi_store_is_held());
   assert_true(hdi_store_hold());
   hdi_lock_fork_begin();
   assert_false(hdi_store_let_go());
