@@ -557,12 +557,8 @@ static void free_any(void *p, hd_heap *self) {
   }
 }
 
-/* The entry may be an accident: a pointer from outside the common space leads to any entry at all. The product with an odd number
- * and the rotation can both be undone, so the fast path need not keep the pointer. */
-void hdi_free_misfit(hd_unit *unit, uint64_t index) {
-  uint64_t offset = hd_rotate_right(index, 64u - unit->shift) * (unit->block_bytes >> unit->shift);
-  free_any((void *)((uintptr_t)unit->base + offset), hdi_heap_self); /* may wrap around: to NULL, for one */
-}
+/* The entry may be an accident: a pointer from outside the common space leads to any entry at all. */
+void hdi_free_misfit(void *p) { free_any(p, hdi_heap_self); }
 
 /* The entry is the right one if the index says so, whose ever the page is: see hdi_unit_block_index. */
 static __attribute__((noinline)) void free_of_others(void *p, hd_place place, hd_heap *heap, hd_unit *unit) {

@@ -39,7 +39,7 @@ SLOW void *hdi_alloc_zeroed_slow(size_t bytes);
 void hdi_free_other(void *p, hd_place place, hd_heap *heap, hd_unit *unit);
 void hdi_free_other_sized(void *p, hd_place place, size_t bytes, hd_unit *unit, size_t alignment);
 void hdi_free_event(hd_heap *heap, hd_unit *page);
-SLOW void hdi_free_misfit(hd_unit *unit, uint64_t index);
+SLOW void hdi_free_misfit(void *p);
 SLOW void hdi_free_dead(hd_unit *unit, uint64_t index);
 
 /* Keeps the compiler from putting a value off, or from working it out in another way. */
@@ -89,11 +89,11 @@ FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
 
 /* A block of a small class that the thread's heap owns, or misuse. The heap is asked for anew where it is needed: to keep it would take a
  * register that those need who come here with others' blocks. */
-FAST void hdi_free_own(hd_place place, hd_unit *unit) {
+FAST void hdi_free_own(void *p, hd_place place, hd_unit *unit) {
   uint64_t *words = hd_load_owned(&unit->words);
   HD_NOW(words);
   if (HD_UNLIKELY(place.index >= hd_load_owned(&unit->capacity))) {
-    hdi_free_misfit(unit, place.index);
+    hdi_free_misfit(p);
     return;
   }
   if (HD_UNLIKELY(hd_load_stable(uint8_t, &place.map[place.index]) != HD_BLOCK_LIVE)) {
@@ -114,7 +114,7 @@ FAST void hdi_free(void *p) {
     return;
   }
   if (!HD_PLACE_FIRST) place = hdi_free_place(unit, p);
-  hdi_free_own(place, unit);
+  hdi_free_own(p, place, unit);
 }
 
 /* The same for a caller who says what was asked for. Only hardened mode compares, so the size matters on the slow way alone. */
@@ -128,7 +128,7 @@ FAST void hdi_free_sized(void *p, size_t bytes, size_t alignment) {
     return;
   }
   if (!HD_PLACE_FIRST) place = hdi_free_place(unit, p);
-  hdi_free_own(place, unit);
+  hdi_free_own(p, place, unit);
 }
 
 /* ---- heaps with one user, by their user --------------------------------------------------------------------------- */

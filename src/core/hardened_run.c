@@ -248,7 +248,6 @@ static void *make(hd_unit *first, const plan *made, size_t bytes) {
   uint8_t *block = start_of(first) + made->start;
   first->base = block;
   first->inverse = 1;
-  first->shift = 0;
   first->capacity = 1;
   first->block_bytes = bytes;
   first->head = first;

@@ -20,7 +20,6 @@ static inline size_t hdi_large_usable(size_t bytes) { return hd_round_up(bytes, 
 static inline void hdi_large_make_at(uint8_t *p, hd_unit *first, size_t bytes, uintptr_t owner) {
   hd_store_owned(&first->base, p);
   hd_store_owned(&first->inverse, 1);
-  hd_store_owned(&first->shift, 0);
   hd_store_owned(&first->capacity, 1);
   hd_store_owned(&first->block_bytes, hdi_large_usable(bytes));
   hd_store_owned(&first->head, first);

@@ -30,7 +30,6 @@ static void set_line(hd_unit *unit, const hd_unit *made) {
   hd_store_owned(&unit->head, made->head);
   hd_store_owned(&unit->class_index, made->class_index);
   hd_store_owned(&unit->state, HD_PAGE_NONE);
-  hd_store_owned(&unit->shift, made->shift);
   hd_store_owned(&unit->remote_limit, made->remote_limit);
   hd_store_owned(&unit->in_heap, made->in_heap);
   hd_store_relaxed(&unit->live, 0u);
@@ -38,7 +37,6 @@ static void set_line(hd_unit *unit, const hd_unit *made) {
 
 bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned units, bool zeroed) {
   uint32_t block_bytes = hdi_sizeclass_bytes(class_index);
-  unsigned shift = (unsigned)hd_lowest_bit(block_bytes);
   uint32_t capacity = (uint32_t)(((size_t)units << HD_UNIT_SHIFT) / block_bytes);
   bool medium = units > 1 || (class_index > HD_SMALL_CLASSES && !heap->explicit_heap);
   uintptr_t owner = (uintptr_t)heap | (medium ? HD_OWNER_MEDIUM : 0) | (heap->explicit_heap ? HD_OWNER_EXPLICIT : 0);
@@ -50,13 +48,12 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   if (map == NULL || words == NULL) return false;
   hd_unit made = {
       .base = hdi_space_address(heap->space, page),
-      .inverse = hd_inverse(block_bytes >> shift),
+      .inverse = hdi_unit_inverse(block_bytes),
       .map = map,
       .capacity = capacity,
       .block_bytes = block_bytes,
       .head = page,
       .class_index = (uint8_t)class_index,
-      .shift = (uint8_t)shift,
       .remote_limit = hdi_remote_limit(capacity, block_bytes),
       .in_heap = (uint16_t)(class_index <= HD_SMALL_CLASSES ? offsetof(hd_heap, class[class_index]) : hdi_heap_magazine_at(class_index)),
   };

@@ -29,7 +29,6 @@ static void *make(hd_unit *first, hd_area_kind kind, const char *name) {
   hd_store_owned(&first->base, hdi_space_address(&hdi_space, first));
   hd_store_owned(&first->capacity, 0); /* no pointer into it is ever a block */
   hd_store_owned(&first->inverse, 1);
-  hd_store_owned(&first->shift, 0);
   hd_store_relaxed(&first->touched, (size_t)0);
   hd_store_owned(&first->head, first);
   hd_store_owned(&first->class_index, (uint8_t)kind);

@@ -63,7 +63,7 @@ struct hd_unit {
   /* line 0 */
   _Atomic uintptr_t owner;    /* pages: the heap with low bits; 0 for all others */
   uint8_t *base;              /* pages and large: address of the first block; regions: their start */
-  uint64_t inverse;           /* pages: inverse of the odd part of block_bytes */
+  uint64_t inverse;           /* pages: hdi_unit_inverse of block_bytes */
   union {
     hd_block_state *map;      /* pages: one byte a block */
     const char *name;         /* regions: the object's name, or NULL */
@@ -77,7 +77,6 @@ struct hd_unit {
   uint8_t class_index;        /* pages; regions: enum hd_area_kind */
   uint8_t state;              /* enum hd_page_state */
   _Atomic uint8_t kind;       /* enum hd_unit_kind */
-  uint8_t shift;              /* pages: log2 of the even part of block_bytes */
   uint16_t remote_limit;      /* pages: frees from one other heap until it tells; see remote.c */
   uint16_t in_heap;           /* pages: where their class lies in the heap, or its magazine if it has one */
   /* line 1 */
@@ -127,13 +126,21 @@ FAST bool hdi_unit_is_hardened(hd_unit *unit) {
   return (atomic_load_explicit(&unit->owner, memory_order_relaxed) & HD_OWNER_HARDENED) != 0;
 }
 
-/* Index of the block at p in a page: below unit->capacity exactly when p is the start of one of its blocks, for any p at all.
- * The product with the inverse of the odd part divides exactly where that is possible and is enormous elsewhere; the rotation
- * does the same for the even part. One comparison therefore answers interior, misaligned and foreign pointers together. */
+/* What an offset in a page is multiplied with, so that the index of its block stands HD_UNIT_SHIFT bits up and below it is nothing: the
+ * inverse of the odd part of the block's size, put up by what the even part lacks. */
+static inline uint64_t hdi_unit_inverse(uint32_t block_bytes) {
+  unsigned even = (unsigned)hd_lowest_bit(block_bytes);
+  return hd_inverse(block_bytes >> even) << (HD_UNIT_SHIFT - even);
+}
+
+/* Index of the block at p in a page: below unit->capacity exactly when p is the start of one of its blocks, for any address p at all (bits
+ * from 52 on, which no address has to itself, may be lost). The product with the inverse divides exactly where that is possible; elsewhere
+ * it is enormous, or has bits below the index, which the rotation puts above it. One comparison therefore answers interior, misaligned and
+ * foreign pointers together. */
 FAST uint64_t hdi_unit_block_index(const hd_unit *unit, const void *p) {
   uint64_t index = (uint64_t)((uintptr_t)p - (uintptr_t)hd_load_owned(&unit->base));
   index *= hd_load_owned(&unit->inverse);
-  return hd_rotate_right(index, hd_load_owned(&unit->shift));
+  return hd_rotate_right(index, HD_UNIT_SHIFT);
 }
 
 #endif

@@ -170,8 +170,8 @@ MISUSE = [
           "return known && hd_load_relaxed(&unit->map[index]) == HD_BLOCK_LIVE ? unit : NULL;", "return known ? unit : NULL;"),
     Fault("heap_realloc takes another heap's block", "core/resize.c", "misuse",
           "if (unit == NULL || hdi_heap_explicit_owner(unit) != heap) {", "if (unit == NULL) {"),
-    Fault("the pointer of a misfit is not found again", "core/alloc.c", "model",
-          "hd_rotate_right(index, 64u - unit->shift)", "hd_rotate_right(index, unit->shift)"),
+    Fault("what lies below an index does not make it enormous", "core/unit.h", "unit.blockindex",
+          "hd_rotate_right(index, HD_UNIT_SHIFT)", "index >> HD_UNIT_SHIFT"),
     Fault("a virgin block is called a double free", "core/report.c", "misuse",
           "if (kind == HD_UNIT_PAGE && index >= head->fresh) {", "if (index > head->capacity) {"),
 ]

@@ -14,8 +14,7 @@
 
 static hd_unit make_page(unsigned class_index, uintptr_t base) {
   uint32_t bytes = hdi_sizeclass_bytes(class_index);
-  unsigned shift = (unsigned)__builtin_ctz(bytes);
-  hd_unit unit = {.base = (uint8_t *)base, .block_bytes = bytes, .shift = shift, .inverse = hd_inverse(bytes >> shift)};
+  hd_unit unit = {.base = (uint8_t *)base, .block_bytes = bytes, .inverse = hdi_unit_inverse(bytes)};
   unit.capacity = hdi_sizeclass_units(bytes) * HD_UNIT_BYTES / bytes;
   return unit;
 }
