@@ -102,6 +102,7 @@ static inline void hdi_claim_begin(hd_unit *page, hd_class *class) {
 /* Let the slot of a page's class stand for a group of it, by one of the page's words. */
 FAST void hdi_claim_group_by(hd_unit *page, hd_class *class, uint32_t group, const uint64_t *word) {
   page->group = (uint16_t)group;
+  hd_store_owned(&page->swept, false);
   class->zeroed = false;
   class->slot.blocks = page->base + (size_t)group * 64 * page->block_bytes;
   class->slot.map = page->map + (size_t)group * 64;

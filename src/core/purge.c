@@ -30,11 +30,12 @@ enum {
   FETCH_PAUSE = 31          /* else up to so many runs are taken without another try, or a quarter of the pages looked at */
 };
 
-/* What the collector last saw of a unit, to know which pages rest. Its own memory: no race with the owners. */
+/* What the collector last saw of a unit, to know which pages rest, and which have nothing to give since it looked. Its own memory: no race
+ * with the owners. */
 typedef struct sight {
   uint32_t signature;
-  uint16_t rounds;  /* since it changed */
-  uint16_t swept;
+  uint16_t rounds; /* since it changed */
+  uint16_t swept;  /* it was to be handled at this signature; whether it was says the page */
 } sight;
 
 atomic_uint hdi_purge_running;
@@ -121,86 +122,122 @@ static void settle_held(void) {
 
 static bool is_page_head(hd_unit *unit) { return hd_load_acquire(&unit->kind) == HD_UNIT_PAGE && hd_peek(&unit->head) == unit; }
 
-/* Both words change whenever the page is in use. */
-static uint32_t signature_of(hd_unit *unit) {
-  return (hd_peek(&unit->credit) * 0x9e3779b1u) ^ hd_load_relaxed(&unit->remote_count) ^ 0x40000000u;
+/* Changes whenever a block of the page is freed, and known to be. That any was claimed says the page. */
+static uint32_t signature_of(hd_unit *page) {
+  uint32_t state = hd_peek(&page->state);
+  return (hd_peek(&page->credit) * 0x9e3779b1u) ^ hd_load_relaxed(&page->remote_count) ^ state << 24 ^ 0x40000000u;
 }
 
 /* Where the owner takes from the slot's word, and sets bits in it, at any time, all of the group is its own. */
-static size_t purge_inside(hd_heap *heap, hd_unit *page) {
+static void purge_inside(hd_heap *heap, hd_unit *page) {
   uint64_t claimed = UINT64_MAX;
-  if (heap->own_space) return 0;
+  hd_store_owned(&page->swept, true);
+  if (heap->own_space) return;
   bool freely = heap->held == HD_HOLD_GATE && hdi_page_frees_freely(page);
   if (!freely) claimed = __atomic_load_n(hdi_slot_word(&heap->class[page->class_index].slot), __ATOMIC_ACQUIRE);
-  return hdi_page_purge_free(page, claimed);
+  hdi_page_purge_free(page, claimed);
 }
 
 /* Handle one page that has rested, its heap held. */
-static size_t tidy_page(hd_heap *heap, hd_unit *page) {
-  if (heap->held == HD_HOLD_GATE && !hdi_remote_is_idle(heap, page)) return purge_inside(heap, page);
+static void tidy_page(hd_heap *heap, hd_unit *page) {
+  if (heap->held == HD_HOLD_GATE && !hdi_remote_is_idle(heap, page)) {
+    purge_inside(heap, page);
+    return;
+  }
   bool current = page->state == HD_PAGE_CURRENT;
   uint32_t remote = hdi_remote_take(page);
   if (remote > 0) hdi_heap_credit_remote(heap, page, remote); /* it may be released now, unless it is current */
-  if (current && hdi_heap_unclaim(heap, page)) return 0;
-  return remote > 0 ? 0 : purge_inside(heap, page);
+  if (current && hdi_heap_unclaim(heap, page)) return;
+  if (remote == 0) purge_inside(heap, page);
 }
 
-static size_t tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
-  size_t bytes = 0;
+static void tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
   if (hold_all(self, HD_GATE_TRIES) || self != NULL) {
     for (size_t i = 0; i < count; i++) {
       if (!is_page_head(batch[i])) continue;
       hd_heap *heap = hdi_heap_owner(batch[i]);
-      if (heap != NULL && heap->held != HD_HOLD_NOT) bytes += tidy_page(heap, batch[i]);
+      if (heap != NULL && heap->held != HD_HOLD_NOT) tidy_page(heap, batch[i]);
     }
   }
   let_go_all(self);
-  return bytes;
 }
 
-/* Whether this unit is a page that should be handled now. now: without waiting for it to rest. */
+/* Whether a page has rested for long enough to be handled by the helper. */
+static bool has_rested(hd_unit *page, sight *seen, bool *changed) {
+  if (seen->rounds < UINT16_MAX) seen->rounds++;
+  bool current = hd_peek(&page->state) == HD_PAGE_CURRENT;
+  uintptr_t owner = hd_load_relaxed(&page->owner);
+  bool explicit_heap = (owner & (HD_OWNER_EXPLICIT | HD_OWNER_HARDENED)) == HD_OWNER_EXPLICIT;
+  bool soon = current || explicit_heap || hd_peek(&page->run_units) > 1;
+  if (seen->rounds >= (soon ? QUIET_SOON_ROUNDS : QUIET_ROUNDS)) return true;
+  *changed = true; /* not yet, but the helper must live to see it */
+  return false;
+}
+
+/* Whether this unit is a page that should be handled now. now: without waiting for it to rest. One of which nothing was freed or claimed
+ * since it was handled has nothing more to give, so that a program may collect as often as it likes. */
 static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
   if (!is_page_head(unit)) {
-    if (seen->signature != 0) seen->signature = 0; /* nothing is written for large blocks, which may be larger than the machine */
+    seen->signature = 0;
     return false;
   }
   uint32_t signature = signature_of(unit);
   if (signature != seen->signature) {
-    *seen = (sight){signature, 0, 0};
+    *seen = (sight){signature, 0, now};
     *changed = true;
     return now;
   }
-  if (now) return true;
-  if (seen->rounds < UINT16_MAX) seen->rounds++;
   if ((hd_load_relaxed(&unit->remote_count) & ~HD_REMOTE_QUEUED) != 0) return true;
-  if (seen->swept) return false;
-  bool current = hd_peek(&unit->state) == HD_PAGE_CURRENT;
-  uintptr_t owner = hd_load_relaxed(&unit->owner);
-  bool explicit_heap = (owner & (HD_OWNER_EXPLICIT | HD_OWNER_HARDENED)) == HD_OWNER_EXPLICIT;
-  bool soon = current || explicit_heap || hd_peek(&unit->run_units) > 1;
-  if (seen->rounds < (soon ? QUIET_SOON_ROUNDS : QUIET_ROUNDS)) {
-    *changed = true; /* not yet, but the helper must live to see it */
-    return false;
-  }
-  seen->swept = 1;
+  if (seen->swept && hd_peek(&unit->swept)) return false;
+  if (!now && !has_rested(unit, seen, changed)) return false;
+  seen->swept = true;
   return true;
 }
 
-static size_t tidy_pages(bool now, hd_heap *self, bool *changed) {
+/* Whether this is where a free run begins, and not where it ends: both look alike. */
+static bool is_first(hd_unit *unit, unsigned kind, size_t units, size_t left) {
+  hd_unit *last = unit + units - 1;
+  return units <= left && hd_load_relaxed(&last->kind) == kind && hd_peek(&last->run_units) == units;
+}
+
+/* Units from one that is looked at to the next that may be a page: what a run has inside is passed over. left: units below the top. Of runs
+ * that change meanwhile pages may be passed over that have just come, until the next time. */
+static size_t step_from(hd_unit *unit, size_t left) {
+  unsigned kind = hd_load_acquire(&unit->kind);
+  size_t units = hd_max(hd_peek(&unit->run_units), 1);
+  switch (kind) {
+    case HD_UNIT_PAGE:
+      return hd_peek(&unit->head) == unit ? units : 1;
+    case HD_UNIT_LARGE:
+    case HD_UNIT_REGION:
+      return units;
+    case HD_UNIT_CLEAN:
+    case HD_UNIT_DIRTY:
+    case HD_UNIT_SPARSE:
+      return is_first(unit, kind, units, left) ? units : 1;
+    default:
+      return 1;
+  }
+}
+
+/* Whether there was any page to handle. */
+static bool tidy_pages(bool now, hd_heap *self, bool *changed) {
   hd_unit *batch[BATCH];
   size_t count = 0;
-  size_t bytes = 0;
+  bool any = false;
   size_t top = hd_load_acquire(&hdi_space.top);
-  for (size_t at = 0; at < top; at++) {
+  for (size_t at = 0, step; at < top; at += step) {
     hd_unit *unit = hdi_space.units + at;
+    step = step_from(unit, top - at); /* now: a page that is handled may be free afterwards, and the end of a longer run */
     if (!is_due(unit, &purge.sights[at], now, changed)) continue;
+    any = true;
     batch[count++] = unit;
     if (count < BATCH) continue;
-    bytes += tidy_batch(batch, count, self);
+    tidy_batch(batch, count, self);
     count = 0;
   }
-  if (count > 0) bytes += tidy_batch(batch, count, self);
-  return bytes;
+  if (count > 0) tidy_batch(batch, count, self);
+  return any;
 }
 
 static bool make_sights(void) {
@@ -301,9 +338,10 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   if (self != NULL) hdi_gate_enter(self);
   if (hold_all(self, HD_GATE_TRIES) || self != NULL) settle_held();
   let_go_all(self);
-  if (make_sights()) tidy_pages(true, self, &changed);
-  if (hold_all(self, HD_GATE_TRIES) || self != NULL) settle_held(); /* once more: what has just been released stands in caches */
-  let_go_all(self);
+  if (make_sights() && tidy_pages(true, self, &changed)) { /* what has just been released stands in caches */
+    if (hold_all(self, HD_GATE_TRIES) || self != NULL) settle_held();
+    let_go_all(self);
+  }
   if (self != NULL) hdi_gate_leave(self);
   hdi_region_open_shut();
   hdi_hardened_run_retry();

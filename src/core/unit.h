@@ -1,8 +1,8 @@
 /* The unit table's entry: all that is known about 64 KiB of memory, out of line.
  *
  * Memory is handed around in units of 64 KiB. A page is a run of 1 to 8 units cut into equal blocks; a large block is a
- * run of its own; the rest are free runs. Line 0 is what every free() reads; it changes only when the unit changes its use
- * or owner. Line 1 is written by the owner all the time.
+ * run of its own; the rest are free runs. Line 0 is what every free() reads; it changes only when the unit changes its use,
+ * owner or state. Line 1 is written by the owner all the time.
  *
  * Who writes: space.c while the unit is free or changes hands, page.c while it is a page, large.c while it is a large block,
  * remote.c the owner word and the remote words. Everything but the atomic fields belongs to the owner, or to whoever has
@@ -105,7 +105,10 @@ struct hd_unit {
     uint8_t zeroed;           /* pages: blocks never handed out read as zero */
     uint8_t plain;            /* large: a dirty run when it is freed, and no sparse one: calloc's, or longer than at first */
   };
-  _Atomic uint8_t live;       /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
+  union {
+    _Atomic uint8_t live;     /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
+    bool swept;               /* pages: free system pages were given back, and nothing was claimed since; purge.c */
+  };
   uint16_t rest;              /* FULL: blocks in use beyond credit */
   hd_unit *remote_next;       /* link in the owner's inbox */
 };

@@ -39,7 +39,7 @@ MUTANTS = [
            "hdi_space_give(space, run, units, false);", "-w heap -m from"),
     Mutant("what the system did not exchange is not cleared", "core/alloc.c",
            "    if (end < piece && !hdi_os_purge(p + end, piece - end)) end = piece;\n",
-           "    if (end < piece) hdi_os_purge(p + end, piece - end);\n", "-w heap -m kind -k purge -s 8"),
+           "    if (end < piece) hdi_os_purge(p + end, piece - end);\n", "-w heap -m kind -k purge"),
     Mutant("guards that stay shut are given away", "core/region.c", "  else keep_shut(first);",
            "  else hdi_region_give(region, clean_from, clean_to);", "-w objects -m once"),
     Mutant("leak: the place that nothing could be moved to", "core/large.c",
