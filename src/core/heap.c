@@ -485,8 +485,10 @@ hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool
   bool is_short = units <= HD_CACHE_RUN;
   *zeroed = false;
   if (HD_UNLIKELY(heap->explicit_heap)) return take_listed(heap, units, align_units, zeroed); /* it keeps no runs */
-  if (is_short && align_units == 1) {
-    bool cached = heap->cached[units] != NULL || (HD_UNLIKELY(heap->given > 0) && fetch_runs(heap, units));
+  if (is_short) {
+    const hd_unit *kept = heap->cached[units];
+    bool cached = kept != NULL && hdi_space_misfit(heap->space, kept, align_units) == 0;
+    if (!cached && align_units == 1) cached = HD_UNLIKELY(heap->given > 0) && fetch_runs(heap, units);
     if (cached) return take_cached(heap, units);
   }
   if (!hdi_space_has_dirty(heap->space, units)) { /* nothing that was touched before is left for it */

@@ -119,8 +119,8 @@ static SLOW hd_unit *take_across(hd_heap *heap, size_t units) {
 
 /* A run for a block of which as little may be touched as of the one before it. */
 static SLOW hd_unit *take_sparse(const hd_heap *heap, size_t units, size_t align_units, bool wants_zero) {
-  bool may = align_units == 1 && !wants_zero && !heap->explicit_heap && hd_load_owned(&hdi_options.limit) == 0;
-  return may ? hdi_space_take_sparse(&hdi_space, units) : NULL;
+  bool may = !wants_zero && !heap->explicit_heap && hd_load_owned(&hdi_options.limit) == 0;
+  return may ? hdi_space_take_sparse(&hdi_space, units, align_units) : NULL;
 }
 
 static hd_unit *take_run(hd_heap *heap, size_t units, size_t align_units, bool wants_zero, bool *zeroed) {

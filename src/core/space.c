@@ -101,17 +101,11 @@ static void detach(hd_space *space, hd_unit *first) {
   count_free(space, bins, 0 - units);
 }
 
-/* Units to leave out at the front of a run so that its start is aligned. */
-static size_t misfit(const hd_space *space, const hd_unit *first, size_t align_units) {
-  size_t at = ((uintptr_t)hdi_space_address(space, first) >> HD_UNIT_SHIFT) & (align_units - 1);
-  return at == 0 ? 0 : align_units - at;
-}
-
 /* The smallest run that fits among the first few of a bin; the lower address where two are equal. */
 static hd_unit *best_in(const hd_space *space, hd_unit *run, size_t units, size_t align_units, size_t tries) {
   hd_unit *best = NULL;
   for (; run != NULL && tries > 0; run = run->next, tries--) {
-    if (run->run_units < units + misfit(space, run, align_units)) continue;
+    if (run->run_units < units + hdi_space_misfit(space, run, align_units)) continue;
     if (best == NULL || run->run_units < best->run_units || (run->run_units == best->run_units && run < best)) best = run;
   }
   return best;
@@ -136,7 +130,7 @@ static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, hd_t
   size_t top = hd_load_acquire(&space->top);
   *grown = HD_CLAIM_REFUSED;
   for (;;) {
-    size_t skip = misfit(space, space->units + top, align_units);
+    size_t skip = hdi_space_misfit(space, space->units + top, align_units);
     if (units > space->unit_count - top || skip > space->unit_count - top - units) return NULL;
     *grown = hdi_space_grow(space, top + skip + units);
     if (*grown != HD_CLAIM_DONE) return NULL;
@@ -239,7 +233,7 @@ static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, siz
   }
   if (run == NULL) return NULL;
   size_t run_units = run->run_units;
-  size_t skip = misfit(space, run, align_units);
+  size_t skip = hdi_space_misfit(space, run, align_units);
   detach(space, run);
   *zeroed = kind == HD_UNIT_CLEAN;
   if (kind == HD_UNIT_CLEAN) {
@@ -412,7 +406,7 @@ static hd_unit *take_kind(hd_space *space, size_t units, size_t align_units, uns
   take_in_deferred(space);
   hd_unit *run = best_fit(space, bins_of(space, kind), units, align_units, FIT_TRIES);
   if (run != NULL) {
-    size_t run_units = run->run_units, skip = misfit(space, run, align_units);
+    size_t run_units = run->run_units, skip = hdi_space_misfit(space, run, align_units);
     detach(space, run);
     first = carve(space, run, run_units, skip, units, kind);
   } else if (grow) {
@@ -430,10 +424,10 @@ hd_unit *hdi_space_take_clean(hd_space *space, size_t units, size_t align_units)
 hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units) { return take_kind(space, units, 1, HD_UNIT_CLEAN, false); }
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, 1, HD_UNIT_DIRTY, false); }
 
-hd_unit *hdi_space_take_sparse(hd_space *space, size_t units) {
+hd_unit *hdi_space_take_sparse(hd_space *space, size_t units, size_t align_units) {
   if (hd_load_relaxed(&space->sparse.units) < units || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
-  hd_unit *run = best_fit(space, &space->sparse, units, 1, FIT_TRIES);
-  if (run != NULL && run->run_units / SPARSE_TIMES > units) run = NULL;
+  hd_unit *run = best_fit(space, &space->sparse, units, align_units, FIT_TRIES);
+  if (run != NULL && (run->run_units / SPARSE_TIMES > units || hdi_space_misfit(space, run, align_units) != 0)) run = NULL;
   if (run != NULL) detach(space, run);
   hdi_lock_drop(&space->lock);
   return run;
@@ -446,7 +440,7 @@ hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
   take_in_deferred(space);
   uint64_t filled = space->dirty.filled;
   hd_unit *run = filled == 0 ? NULL : space->dirty.bin[hd_highest_bit(filled)];
-  size_t skip = run == NULL ? 0 : misfit(space, run, step);
+  size_t skip = run == NULL ? 0 : hdi_space_misfit(space, run, step);
   if (run != NULL && run->run_units >= least + skip) {
     size_t run_units = run->run_units;
     size_t units = hd_round_down(hd_min(run_units - skip, most), step);

@@ -85,8 +85,8 @@ hd_unit *hdi_space_take_clean(hd_space *space, size_t units, size_t align_units)
 hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units); /* only what has been in use before */
 hd_unit *hdi_space_take_dirty(hd_space *space, size_t units);
 
-/* A sparse run whole, from `units` to four times as many of them. NULL: there is none. */
-hd_unit *hdi_space_take_sparse(hd_space *space, size_t units);
+/* A sparse run whole, from `units` to four times as many of them, its first at a multiple of align_units. NULL: none was found. */
+hd_unit *hdi_space_take_sparse(hd_space *space, size_t units, size_t align_units);
 
 /* A piece of the longest dirty run of the common space: from `least` to `most` units, start and length multiples of `step`. NULL if it
  * holds none. */
@@ -133,6 +133,12 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget);
 /* The memory of a unit. */
 static inline uint8_t *hdi_space_address(const hd_space *space, const hd_unit *unit) {
   return space->base + ((size_t)(unit - space->units) << HD_UNIT_SHIFT);
+}
+
+/* Units to leave out at the front of a run so that its start is aligned. */
+static inline size_t hdi_space_misfit(const hd_space *space, const hd_unit *first, size_t align_units) {
+  size_t at = ((uintptr_t)hdi_space_address(space, first) >> HD_UNIT_SHIFT) & (align_units - 1);
+  return at == 0 ? 0 : align_units - at;
 }
 
 uint32_t hdi_space_tick(void);

@@ -220,7 +220,7 @@ RUNS = [
     Fault("a full cache gives its runs one by one", "core/heap.c", "unit.waves",
           "  } else if (dirty && spill_runs(heap, first, units)) {", "  } else if (spill_runs == NULL) {"),
     Fault("what a thread gave at once it takes one by one", "core/heap.c", "unit.waves",
-          "(HD_UNLIKELY(heap->given > 0) && fetch_runs(heap, units));", "(heap->given > 1u << 30 && fetch_runs(heap, units));"),
+          "HD_UNLIKELY(heap->given > 0) && fetch_runs(heap, units);", "(heap->given > 1u << 30 && fetch_runs(heap, units));"),
     Fault("a thread whose runs were dropped takes several", "core/heap.c", "unit.waves",
           "  heap->given = 0;\n  for (size_t units = 1;", "  for (size_t units = 1;"),
     Fault("what is not there is looked for again and again", "core/heap.c", "unit.waves",

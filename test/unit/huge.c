@@ -47,7 +47,7 @@ static void take_unit(bool fill) {
 /* Long runs that were freed untouched wait for the next block of about their length: nobody gets those. */
 static void take_sparse(void) {
   for (size_t units = 1; units < hdi_space.top; units *= 2) {
-    while (hdi_space_take_sparse(&hdi_space, units) != NULL) {
+    while (hdi_space_take_sparse(&hdi_space, units, 1) != NULL) {
     }
   }
 }

@@ -98,13 +98,13 @@ static void test_which_one(void **state) {
   for (int i = 0; i < 4; i++) hd_free(p[i]);
   assert_ptr_equal(begun(5 * MIB), p[2]);
   assert_ptr_equal(begun(5 * MIB), p[0]);
-  assert_ptr_equal(hdi_space_take_sparse(&hdi_space, (4 * MIB >> HD_UNIT_SHIFT) + 1), unit_at(p[3]));
-  assert_null(hdi_space_take_sparse(&hdi_space, (4 * MIB >> HD_UNIT_SHIFT) + 1));
+  assert_ptr_equal(hdi_space_take_sparse(&hdi_space, (4 * MIB >> HD_UNIT_SHIFT) + 1, 1), unit_at(p[3]));
+  assert_null(hdi_space_take_sparse(&hdi_space, (4 * MIB >> HD_UNIT_SHIFT) + 1, 1));
   hdi_space_give_sparse(&hdi_space, unit_at(p[3]));
   assert_int_equal(sparse_units(), 20 * MIB >> HD_UNIT_SHIFT);
-  assert_ptr_equal(hdi_space_take_sparse(&hdi_space, MIB >> HD_UNIT_SHIFT), unit_at(p[1]));
-  assert_null(hdi_space_take_sparse(&hdi_space, (4 * MIB >> HD_UNIT_SHIFT) - 1));
-  assert_ptr_equal(hdi_space_take_sparse(&hdi_space, 4 * MIB >> HD_UNIT_SHIFT), unit_at(p[3]));
+  assert_ptr_equal(hdi_space_take_sparse(&hdi_space, MIB >> HD_UNIT_SHIFT, 1), unit_at(p[1]));
+  assert_null(hdi_space_take_sparse(&hdi_space, (4 * MIB >> HD_UNIT_SHIFT) - 1, 1));
+  assert_ptr_equal(hdi_space_take_sparse(&hdi_space, 4 * MIB >> HD_UNIT_SHIFT, 1), unit_at(p[3]));
 }
 
 static void test_not_what_was_filled(void **state) {
@@ -174,13 +174,48 @@ static void test_not_of_these(void **state) {
   assert_in_range(units, 1, SIZE_MAX);
   assert_ptr_not_equal(hd_calloc(1, 8 * MIB), p);
   assert_ptr_not_equal(hd_heap_malloc(heap, 8 * MIB), p);
-  assert_ptr_not_equal(hd_aligned_alloc(2 * HD_UNIT_BYTES, 8 * MIB), p);
   hdi_options.limit = INT64_MAX;
   assert_ptr_not_equal(begun(8 * MIB), p);
   hdi_options.limit = 0;
   assert_int_equal(sparse_units(), units);
   assert_ptr_equal(begun(8 * MIB), p);
   hd_heap_destroy(heap);
+}
+
+static uint8_t *begun_at(size_t alignment, size_t bytes) {
+  uint8_t *p = hd_aligned_alloc(alignment, bytes);
+  assert_non_null(p);
+  assert_int_equal((uintptr_t)p % alignment, 0);
+  assert_non_null(hd_malloc(HD_UNIT_BYTES));
+  p[0] = 0x5a;
+  return p;
+}
+
+/* Blocks that want an alignment take their like again, and others where those happen to lie well: long ones sparse runs, and short ones
+ * what the heap keeps. */
+static void test_aligned(void **state) {
+  (void)state;
+  const size_t bytes[] = {2 * MIB, MIB};
+  for (int i = 0; i < 2; i++) {
+    size_t alignment = 2 * MIB;
+    uint8_t *p = begun_at(alignment, bytes[i]);
+    hd_free(p);
+    assert_ptr_equal(begun_at(alignment, bytes[i]), p);
+    hd_free(p);
+    while ((uintptr_t)p % alignment == 0) alignment *= 2;
+    hd_free(begun_at(alignment, bytes[i])); /* elsewhere */
+    hd_collect(0);
+  }
+}
+
+/* Not the middle of one: it is taken whole. */
+static void test_aligned_from_the_start(void **state) {
+  (void)state;
+  uint8_t *p = begun(6 * MIB);
+  while ((uintptr_t)p % (4 * MIB) != 2 * MIB) p = begun(6 * MIB);
+  hd_free(p);
+  assert_null(hdi_space_take_sparse(&hdi_space, 2 * MIB >> HD_UNIT_SHIFT, 4 * MIB >> HD_UNIT_SHIFT));
+  assert_ptr_equal(hdi_space_take_sparse(&hdi_space, 2 * MIB >> HD_UNIT_SHIFT, 2 * MIB >> HD_UNIT_SHIFT), unit_at(p));
 }
 
 /* No free run says what became of the last block there. */
@@ -348,6 +383,7 @@ int main(void) {
       cmocka_unit_test_setup(test_its_middle_tells, begin),
       cmocka_unit_test(test_ends_go_back),
       cmocka_unit_test_setup(test_not_of_these, begin),
+      cmocka_unit_test_setup(test_aligned, begin),
       cmocka_unit_test_setup(test_blocks_that_grew, begin),
       cmocka_unit_test_setup(test_a_silent_system, begin),
       cmocka_unit_test_setup(test_looks_are_few, begin),
@@ -356,6 +392,7 @@ int main(void) {
       cmocka_unit_test_setup(test_count_for_a_quarter, begin),
       cmocka_unit_test_setup(test_during_a_fork, begin),
       cmocka_unit_test_setup(test_nothing_else_is_left, begin),
+      cmocka_unit_test_setup(test_aligned_from_the_start, begin),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
