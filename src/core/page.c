@@ -165,10 +165,13 @@ static bool all_idle(const hd_unit *page, size_t from, size_t to, uint64_t claim
   return true;
 }
 
-static bool purge_range(const hd_unit *page, size_t from, size_t to) {
+static bool purge_range(hd_unit *page, size_t from, size_t to) {
   hdi_counters_os_call(1);
   hdi_space_before_purge(page->base + from, to - from);
-  if (!hdi_os_purge(page->base + from, to - from)) return false;
+  if (!hdi_os_purge(page->base + from, to - from)) {
+    hd_store_owned(&page->swept, false); /* the next time again */
+    return false;
+  }
   hdi_counters_purged(to - from);
   return true;
 }

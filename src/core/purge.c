@@ -182,13 +182,14 @@ static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
     return false;
   }
   uint32_t signature = signature_of(unit);
-  if (signature != seen->signature) {
+  bool claimed = seen->swept && !hd_peek(&unit->swept); /* or nobody could stop its owner */
+  if (signature != seen->signature || claimed) {
     *seen = (sight){signature, 0, now};
     *changed = true;
     return now;
   }
   if ((hd_load_relaxed(&unit->remote_count) & ~HD_REMOTE_QUEUED) != 0) return true;
-  if (seen->swept && hd_peek(&unit->swept)) return false;
+  if (seen->swept) return false;
   if (!now && !has_rested(unit, seen, changed)) return false;
   seen->swept = true;
   return true;

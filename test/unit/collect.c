@@ -20,6 +20,12 @@ enum { BYTES = 256, A_GROUP = 64, A_PAGE = HD_UNIT_BYTES / BYTES, PAGES = 6, COU
 
 static uint8_t *blocks[COUNT];
 
+static bool system_refuses;
+
+bool __real_hdi_os_purge(void *address, size_t bytes);
+bool __wrap_hdi_os_purge(void *address, size_t bytes);
+bool __wrap_hdi_os_purge(void *address, size_t bytes) { return !system_refuses && __real_hdi_os_purge(address, bytes); }
+
 /* Bytes that a call gave back. */
 static size_t collected(void) {
   size_t before = hd_load_relaxed(&hdi_counters.purged_bytes);
@@ -96,6 +102,21 @@ static void test_nothing_twice(void **state) {
   assert_in_range(calls(), 1, 3);
   assert_int_equal(calls(), 0);
   for (size_t i = 5 + A_PAGE; i < COUNT; i += A_PAGE) hd_free(blocks[i]);
+  collected();
+}
+
+/* What the system keeps, it is asked for again. */
+static void test_again_where_it_was_refused(void **state) {
+  (void)state;
+  take(0, COUNT);
+  for (size_t i = 0; i < COUNT; i++)
+    if (i % A_PAGE != 5) hd_free(blocks[i]);
+  system_refuses = true;
+  assert_int_equal(collected(), 0);
+  system_refuses = false;
+  assert_true(collected() >= (PAGES - 1) * (HD_UNIT_BYTES - 2 * hdi_os.page_bytes) - A_GROUP * BYTES);
+  assert_int_equal(collected(), 0);
+  for (size_t i = 5; i < COUNT; i += A_PAGE) hd_free(blocks[i]);
   collected();
 }
 
@@ -206,6 +227,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_behind_what_has_become_free),
       cmocka_unit_test(test_nothing_twice),
+      cmocka_unit_test(test_again_where_it_was_refused),
       cmocka_unit_test(test_as_before_in_the_current_page),
       cmocka_unit_test(test_as_before_in_other_pages),
       cmocka_unit_test(test_as_before_in_between_current),
