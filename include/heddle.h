@@ -217,7 +217,9 @@ HEDDLE_API bool hd_heap_walk(hd_heap *heap, bool blocks, hd_visitor *visitor, vo
  *  cost        O(heap) and system calls; other threads go on meanwhile */
 HEDDLE_API bool hd_collect(size_t keep_bytes);
 
-/** Tell Heddle that the calling thread will not allocate for a while: its caches go to the common store. */
+/** Tell Heddle that the calling thread will not allocate for a while: its caches go to the common store, and with them the pages in which
+ *  nothing is in use. Else a thread that waits keeps, of each size up to 2 KiB that it has used, the system pages of up to 64 blocks.
+ *  cost  O(size classes used); the next blocks take some hundred instructions each until they have pages again */
 HEDDLE_API void hd_thread_idle(void);
 
 /* ---- options ---------------------------------------------------------------------------------------------------- */

@@ -214,8 +214,9 @@ HD_EXPORT void hd_thread_idle(void) {
   hdi_gate_enter(heap);
   hdi_remote_flush(heap);
   hdi_remote_drain(heap);
-  hdi_heap_drop_cache(heap);
+  hdi_heap_rest(heap);
   hdi_gate_leave(heap);
+  hdi_purge_note();
 }
 
 /* ---- the library ------------------------------------------------------------------------------------------------- */

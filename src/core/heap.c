@@ -436,6 +436,14 @@ void hdi_heap_drop_cache(hd_heap *heap) {
   hdi_heap_drop_runs(heap);
 }
 
+void hdi_heap_rest(hd_heap *heap) {
+  hdi_heap_drop_cache(heap);
+  for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
+    if (heap->class[i].page != NULL) unclaim(heap, heap->class[i].page);
+  }
+  hdi_heap_drop_runs(heap);
+}
+
 void hdi_heap_drop_runs(hd_heap *heap) {
   hdi_shelf_clear(&heap->shelf);
   hd_store_owned(&heap->cache_room, HD_CACHE_UNITS);

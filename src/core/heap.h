@@ -102,6 +102,9 @@ typedef struct hd_parcel {
   uint8_t *block[HD_PARCEL_BLOCKS];
 } hd_parcel;
 
+/* Of an orphan whose classes have let go of their pages. */
+enum { HD_AT_REST = UINT8_MAX };
+
 enum hd_heap_life { HD_HEAP_USED, HD_HEAP_ORPHAN, HD_HEAP_DEAD /* its thread vanished in a fork */ };
 
 /* How a collector has a heap. Its own: anything may be done. By the lock: the same, everybody else waits. By the gate: the owner
@@ -133,6 +136,7 @@ struct hd_heap {
   uint8_t held;                   /* enum hd_heap_hold; collector only */
   bool far;                       /* its free blocks are not in the caches: claim.h */
   uint8_t rank;                   /* an orphan's place among the others; thread.c */
+  uint8_t rested;                 /* rounds of the helper's that it has been an orphan, or HD_AT_REST */
   _Atomic uint32_t life;          /* enum hd_heap_life */
   _Atomic unsigned late_thread;   /* the kernel's number of its thread if no exit handler will give it to the orphans; else 0 */
   _Atomic unsigned child;         /* the process, if its thread took it in a new child, before our fork handler; else 0 */
@@ -271,6 +275,10 @@ void hdi_heap_deepen(hd_heap *heap, unsigned class_index);
 
 /* Give the blocks of the magazines back to their pages, and cached runs to the space. The magazines are as at first. */
 void hdi_heap_drop_cache(hd_heap *heap);
+
+/* The same, and its classes let go of the pages that they take blocks from: one of which no block is in use goes to the space, as its owner
+ * may want none for long. By whoever has the heap alone. */
+void hdi_heap_rest(hd_heap *heap);
 
 /* The cached runs alone, and what lies on the shelf; and the cache is as at first. */
 void hdi_heap_drop_runs(hd_heap *heap);

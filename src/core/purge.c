@@ -278,6 +278,7 @@ static bool any_holds_blocks(void) {
 static bool one_round(void) {
   bool changed = false;
   if (!hdi_lock_take_unless_fork(&purge.lock)) return true;
+  changed = hdi_thread_rest_orphans(false);
   if (make_sights()) tidy_pages(false, NULL, &changed);
   if (changed || any_holds_blocks()) {
     if (hold_all(NULL, HD_GATE_TRIES)) settle_held();
@@ -337,6 +338,7 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   else hdi_hardened_flush(self);
   if (!hdi_lock_take_unless_fork(&purge.lock)) return 0;
   if (self != NULL) hdi_gate_enter(self);
+  hdi_thread_rest_orphans(true);
   if (hold_all(self, HD_GATE_TRIES) || self != NULL) settle_held();
   let_go_all(self);
   if (make_sights() && tidy_pages(true, self, &changed)) { /* what has just been released stands in caches */

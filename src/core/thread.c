@@ -11,6 +11,7 @@
 #include "core/hardened.h"
 #include "core/options.h"
 #include "core/page.h"
+#include "core/parcel.h"
 #include "core/purge.h"
 #include "core/remote.h"
 #include "core/report.h"
@@ -21,7 +22,8 @@
 
 enum {
   FREES_WITHOUT_HEAP = 64,
-  RANK_LOOKS = 16 /* orphans that one that is left may stand behind */
+  RANK_LOOKS = 16, /* orphans that one that is left may stand behind */
+  REST_ROUNDS = 4  /* of the helper's, a second, in which the next thread finds a heap as it was left */
 };
 
 /* While BUSY the bits above say which thread is at it: a call from inside the start must not wait for itself, and in the child of a
@@ -267,6 +269,7 @@ static void gather(void) {
 
 static hd_heap *use_orphan(hd_heap *heap) {
   if (heap == NULL) return NULL;
+  heap->rested = 0;
   hd_store_relaxed(&heap->late_thread, late_id());
   hd_store_relaxed(&heap->child, child_id());
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_USED);
@@ -366,6 +369,18 @@ static void leave_orphan(hd_heap *heap) {
   else before->next_orphan = heap;
 }
 
+static void give_orphan(hd_heap *heap) {
+  bool locked = hdi_lock_take_unless_fork(&pool.lock); /* who forks may be waiting for this thread to end */
+  hd_store_release(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
+  if (HD_LIKELY(locked)) {
+    leave_orphan(heap);
+    hdi_lock_drop(&pool.lock);
+  } else {
+    heap->next_orphan = NULL;
+    add_in_fork(&pool.orphans_in_fork, heap);
+  }
+}
+
 static void thread_exit(void *value) {
   hd_heap *heap = value;
   if (heap != hdi_heap_mine()) return;
@@ -379,15 +394,52 @@ static void thread_exit(void *value) {
   thread_ended = 1;
   hdi_heap_hidden = &hdi_heap_empty;
   hdi_heap_self = &hdi_heap_empty;
-  bool locked = hdi_lock_take_unless_fork(&pool.lock); /* who forks may be waiting for this thread to end */
-  hd_store_release(&heap->life, (uint32_t)HD_HEAP_ORPHAN);
-  if (HD_LIKELY(locked)) {
-    leave_orphan(heap);
-    hdi_lock_drop(&pool.lock);
-  } else {
-    heap->next_orphan = NULL;
-    add_in_fork(&pool.orphans_in_fork, heap);
+  give_orphan(heap);
+  hdi_purge_note();
+}
+
+/* Another round has passed. Returns whether an orphan is not at rest. */
+static bool count_rounds(unsigned rounds) {
+  bool any = false;
+  if (!hdi_lock_take_unless_fork(&pool.lock)) return true;
+  for (hd_heap *heap = pool.orphans; heap != NULL; heap = heap->next_orphan) {
+    if (heap->rested == HD_AT_REST) continue;
+    heap->rested = (uint8_t)hd_min(heap->rested + rounds, REST_ROUNDS);
+    any = true;
   }
+  hdi_lock_drop(&pool.lock);
+  return any;
+}
+
+/* An orphan that shall go to rest, out of the list. */
+static hd_heap *take_tired(void) {
+  hd_heap *before = NULL, *heap = NULL;
+  if (!hdi_lock_take_unless_fork(&pool.lock)) return NULL;
+  for (heap = pool.orphans; heap != NULL && heap->rested != REST_ROUNDS; heap = heap->next_orphan) before = heap;
+  if (heap != NULL) {
+    hd_heap *after = heap->next_orphan;
+    if (before == NULL) pool.orphans = after;
+    else before->next_orphan = after;
+    if (after == NULL) pool.last_orphan = before;
+  }
+  hdi_lock_drop(&pool.lock);
+  return heap;
+}
+
+/* No fork begins meanwhile: the caller has the collector's lock, which a fork takes first. */
+bool hdi_thread_rest_orphans(bool now) {
+  if (hdi_hardened_is_on() || !count_rounds(now ? REST_ROUNDS : 1)) return false;
+  for (hd_heap *heap; (heap = take_tired()) != NULL;) {
+    hdi_gate_enter(heap);
+    hdi_parcel_look(heap);
+    hdi_remote_drain(heap);
+    hdi_heap_rest(heap);
+    rank(heap);
+    heap->rested = HD_AT_REST;
+    hdi_gate_leave(heap);
+    give_orphan(heap);
+  }
+  return true;
 }
 
 /* ---- fork -------------------------------------------------------------------------------------------------------- */

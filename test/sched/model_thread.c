@@ -50,6 +50,30 @@ const sched_model model_adopt = {
     .check = model_check,
 };
 
+/* ---- rest: a collector lets an orphan's classes go of their pages, while threads end, free its blocks and adopt it ---- */
+
+static void rest_leaver(void) {
+  give(block[7]);
+  give(block[8]);
+  os_sched_thread_ends();
+}
+
+static void rest_newcomer(void) {
+  give(block[2]);
+  void *p = take(BYTES_8);
+  give(block[3]);
+  take(BYTES_8);
+  give(p);
+}
+
+const sched_model model_rest = {
+    .name = "rest",
+    .about = "a thread ends, another frees its blocks and adopts its heap, and a collector lets the heap's classes go of their pages",
+    .setup = adopt_setup,
+    .fibre = {rest_leaver, model_collector, rest_newcomer},
+    .check = model_check,
+};
+
 /* ---- exit_free: threads end whose tables hold counts for a page that the owner works on --------------------------- */
 
 static void exit_setup(void) {

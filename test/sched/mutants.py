@@ -94,7 +94,7 @@ MUTANTS = [
         ("  hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs", "  hd_store_release(state + 1, HD_BLOCK_FREE); /* R1: pairs")]),
 
     Mutant("exit_free", "a thread keeps its heap after its end", "core/thread.c", [
-        ("  hdi_heap_self = &hdi_heap_empty;\n  bool locked", "  bool locked")]),
+        ("  hdi_heap_self = &hdi_heap_empty;\n  give_orphan", "  give_orphan")]),
     Mutant("exit_free", "a thread's counts end with it", "core/thread.c", [
         ("  hdi_remote_flush(heap);\n  hdi_remote_drain(heap);", "  hdi_remote_drain(heap);")]),
     Mutant("exit_free", "a page's count taken by a load and a store", "core/remote.c", COUNT_TAKEN_BY_STORE),
@@ -167,6 +167,12 @@ MUTANTS = [
     Mutant("turns", "what is put apart stays in the group's word", "core/heap.c", [("  hd_store_owned(word, *word & ~bits);\n", "")]),
     Mutant("turns", "what lies apart is purged", "core/page.c", CLAIMED_IS_PURGED),
     Mutant("turns_adopt", "a page's count taken by a load and a store", "core/remote.c", COUNT_TAKEN_BY_STORE),
+    Mutant("rest", "an orphan that goes to rest stays in the list", "core/thread.c", [
+        ("    if (before == NULL) pool.orphans = after;\n    else before->next_orphan = after;\n", "    (void)after;\n")]),
+    Mutant("rest", "an orphan is offered again before it is at rest", "core/thread.c", [
+        ("    hdi_heap_rest(heap);\n    rank(heap);\n    heap->rested = HD_AT_REST;\n    hdi_gate_leave(heap);\n    give_orphan(heap);\n",
+         "    hdi_gate_leave(heap);\n    heap->rested = HD_AT_REST;\n    give_orphan(heap);\n    hdi_heap_rest(heap);\n"
+         "    rank(heap);\n")]),
     Mutant("look", "a map goes to the shelf while somebody reads it", "core/page.c", [(" && !hdi_store_is_held();\n", ";\n")]),
     Mutant("look", "a map is given back before its page is unmarked", "core/page.c", [
         (KEEP_IF_UNREAD, ""), (UNMARKING, KEEP_IF_UNREAD + UNMARKING)]),
