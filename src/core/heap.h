@@ -2,7 +2,8 @@
  *
  * A heap holds a slot for each size class: the free blocks of one group of 64, as bits. malloc takes the lowest bit; that is
  * the whole fast path. Behind each slot stands the class's current page and the list of its partly used pages. Heaps are
- * never unmapped: a thread's heap outlives it and is adopted by a later thread as it is, with all its pages.
+ * never unmapped: a thread's heap outlives it and is adopted by a later thread as it is, with all its pages,
+ * or with those that are in use (decision 38).
  *
  * Who may touch a heap: its thread, inside the heap's gate whenever it does more than take a bit or free a block; or a
  * collector that has stopped the heap (gate.h). An explicit heap is used under its lock by whoever calls; if it has one user it is

@@ -28,8 +28,8 @@ bool hdi_thread_is_passthrough(void);
 /* All heaps since the start, newest first, through next_registered. */
 hd_heap *hdi_thread_first_heap(void);
 
-/* The collector, with its lock: of heaps that were left a second ago (now: at any time) the classes let go of their pages, so that a program
- * whose threads have ended gets their memory back. The next thread finds what is in use in them. Returns whether some had not yet. */
+/* The collector, with its lock: of heaps that were left a second ago (now: at any time) the classes let go of their pages, so that a
+ * program whose threads have ended gets their memory back. The next thread finds what is in use in them. Returns whether some had not yet. */
 bool hdi_thread_rest_orphans(bool now);
 
 /* Whether more than one thread has a heap at the moment. */
