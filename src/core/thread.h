@@ -29,7 +29,7 @@ bool hdi_thread_is_passthrough(void);
 hd_heap *hdi_thread_first_heap(void);
 
 /* The collector, with its lock: of heaps that were left a second ago (now: at any time) the classes let go of their pages, so that a
- * program whose threads have ended gets their memory back. The next thread finds what is in use in them. Returns whether some had not yet. */
+ * program whose threads have ended gets their memory back. The next thread finds what is in use. Returns whether some had not yet. */
 bool hdi_thread_rest_orphans(bool now);
 
 /* Whether more than one thread has a heap at the moment. */
