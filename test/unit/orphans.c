@@ -70,21 +70,15 @@ static void check_kept(void) {
   }
 }
 
+/* Twice: heaps that were at rest are adopted, used, and left again. */
 static void test_on_demand(void **state) {
   (void)state;
-  let_threads_end();
-  hd_collect(0);
-  assert_int_equal(pages(HD_HEAP_ORPHAN, false), 0);
-  check_kept();
-}
-
-/* Heaps that were at rest are adopted, used, and left again. */
-static void test_once_more(void **state) {
-  (void)state;
-  let_threads_end();
-  hd_collect(0);
-  assert_int_equal(pages(HD_HEAP_ORPHAN, false), 0);
-  check_kept();
+  for (int time = 0; time < 2; time++) {
+    let_threads_end();
+    hd_collect(0);
+    assert_int_equal(pages(HD_HEAP_ORPHAN, false), 0);
+    check_kept();
+  }
 }
 
 /* First of all. Not while the next thread may come: it finds the heap as it was left. */
@@ -131,7 +125,6 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_by_the_helper),
       cmocka_unit_test(test_on_demand),
-      cmocka_unit_test(test_once_more),
       cmocka_unit_test(test_of_a_thread_that_says_it_waits),
   };
   return cmocka_run_group_tests_name("orphans", tests, NULL, NULL);
