@@ -184,7 +184,7 @@ static void test_as_before_in_between_current(void **state) {
   collected();
 }
 
-/* A full page counts its frees down from another number than one that waits in the list, and both come to 8 here. */
+/* A full page counts its frees down from another number than one that waits in the list, and both come to the same here. */
 static void test_counts_of_full_and_partial(void **state) {
   (void)state;
   take(0, 3 * A_PAGE);
