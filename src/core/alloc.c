@@ -390,7 +390,7 @@ static __attribute__((noinline)) void free_to_page(hd_unit *page, hd_block_state
 
 void hdi_free_event(hd_heap *heap, hd_unit *page) {
   hdi_gate_enter(heap);
-  if (hdi_heap_owner(page) == heap) { /* a collector may have released the page between the last free and this */
+  if (hdi_remote_settle(page) == heap) { /* a collector may have released the page between the last free and this */
     if (page->state == HD_PAGE_CURRENT) hdi_claim_take_turns(heap, page);
     hdi_heap_settle(heap, page);
   }
@@ -416,13 +416,13 @@ static SLOW void misuse(void *p) {
 void hdi_free_dead(hd_unit *unit, uint64_t index) { misuse(unit->base + index * unit->block_bytes); }
 
 /* The thread has no heap to count in. One that frees and frees without ever allocating (a consumer) gets one after all. */
-static SLOW void count_without_heap(hd_unit *page) {
+static __attribute__((noinline)) void count_without_heap(hd_unit *page) {
   hdi_thread_homeless_free();
   hdi_remote_count_slow(hdi_heap_mine(), page);
 }
 
 /* A block of another thread's page of a small class. */
-static inline void free_by_count(void *p, hd_unit *unit, hd_place place, hd_heap *self) {
+FAST void free_by_count(void *p, hd_unit *unit, hd_place place, hd_heap *self) {
   hd_block_state *state = place.map + place.index;
   if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) {
     hdi_free_dead(unit, place.index);
@@ -438,7 +438,7 @@ static inline void free_by_count(void *p, hd_unit *unit, hd_place place, hd_heap
 }
 
 /* A larger one without a parcel: the thread has no heap, or those that it has are on their way. */
-static SLOW void free_by_slow_count(hd_block_state *state, hd_unit *head, hd_heap *self) {
+static __attribute__((noinline)) void free_by_slow_count(hd_block_state *state, hd_unit *head, hd_heap *self) {
   hd_store_release(state, HD_BLOCK_FREE); /* R1 */
   if (hdi_heap_is_empty(self)) count_without_heap(head);
   else hdi_remote_count_slow(self, head);
@@ -451,9 +451,18 @@ static __attribute__((noinline)) void free_by_parcel(void *p, hd_unit *unit, hd_
   else if (hdi_heap_is_empty(self) || !hdi_parcel_put(self, unit, p, state)) free_by_slow_count(state, unit->head, self);
 }
 
-/* A block of another thread's page, as its place says. owner: the unit's word. */
-static inline void free_remote(void *p, hd_unit *unit, hd_place place, hd_heap *self, uintptr_t owner) {
+/* A block of a page that the thread's heap has filled, and let loose. */
+static __attribute__((noinline)) void free_loose(hd_unit *unit, hd_place place, hd_heap *self) {
+  hd_block_state *state = place.map + place.index;
+  if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, place.index);
+  else if (HD_UNLIKELY(!hdi_remote_take_back(self, unit))) free_by_slow_count(state, unit, self);
+  else if (hdi_free_local(unit, state)) hdi_free_event(self, unit);
+}
+
+/* A block of a page that is not, or not only, this thread's, as its place says. owner: the unit's word. */
+FAST void free_remote(void *p, hd_unit *unit, hd_place place, hd_heap *self, uintptr_t owner) {
   if ((owner & HD_OWNER_MEDIUM) != 0) free_by_parcel(p, unit, place, self);
+  else if (owner == (uintptr_t)self + HD_OWNER_LOOSE) free_loose(unit, place, self);
   else free_by_count(p, unit, place, self);
 }
 

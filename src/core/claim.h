@@ -80,7 +80,7 @@ FAST void hdi_claim_count(hd_heap *heap, hd_class *class) {
   uint16_t now = (uint16_t)heap->claims;
   class->busy = (uint16_t)(now - class->since) <= BUSY_CLAIMS * BUSY_SHARE;
   class->since = now;
-  heap->far = heap->page_units >= (heap->far ? NEAR_UNITS : FAR_UNITS);
+  heap->far = hdi_heap_page_units(heap) >= (heap->far ? NEAR_UNITS : FAR_UNITS);
 }
 
 /* Look at the group of a CURRENT page once more for what others freed, if a quarter of what was handed out of it is free: the program works

@@ -204,7 +204,8 @@ static void make_partial(hd_heap *heap, hd_unit *page, uint32_t used) {
   link_page(class, page, page->fresh < page->capacity);
 }
 
-/* A page without enough free blocks leaves the slot. It comes back when an eighth of it is free. */
+/* A page without enough free blocks leaves the slot. It comes back when an eighth of it is free, unless another heap has taken it over by
+ * then. */
 static void make_full(hd_unit *page, uint32_t used) {
   uint32_t unused = used < page->capacity ? (uint32_t)page->capacity - used : 0;
   uint32_t eighth = (uint32_t)page->capacity / 8;
@@ -213,6 +214,7 @@ static void make_full(hd_unit *page, uint32_t used) {
   hd_store_owned(&page->state, HD_PAGE_FULL);
   hd_store_owned(&page->credit, credit);
   page->rest = (uint16_t)(used - credit);
+  if (hdi_page_is_plain(page)) hdi_remote_let_loose(page);
 }
 
 void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
@@ -437,11 +439,10 @@ void hdi_heap_drop_cache(hd_heap *heap) {
 }
 
 void hdi_heap_rest(hd_heap *heap) {
-  hdi_heap_drop_cache(heap);
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
     if (heap->class[i].page != NULL) unclaim(heap, heap->class[i].page);
   }
-  hdi_heap_drop_runs(heap);
+  hdi_heap_drop_cache(heap);
 }
 
 void hdi_heap_drop_runs(hd_heap *heap) {
@@ -459,7 +460,7 @@ void hdi_heap_drop_runs(hd_heap *heap) {
  * touched all over by the next class. Of a heap with many pages a short one that was old memory itself goes too. */
 static bool is_spare(const hd_heap *heap, const hd_unit *page) {
   if (page == NULL || hdi_page_used(page) != 0) return false;
-  bool was_old = !page->zeroed && page->run_units == 1 && heap->page_units >= MANY_UNITS;
+  bool was_old = !page->zeroed && page->run_units == 1 && hdi_heap_page_units(heap) >= MANY_UNITS;
   return was_old || page->fresh * 2 >= page->capacity;
 }
 
@@ -528,7 +529,7 @@ static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class
   bool plain = !heap->explicit_heap && heap->hardened == NULL;
   if (units > 1 && plain) units = fit_page(heap, block_bytes, units, class->page_count == 0 && !class->busy);
   bool zeroed = false;
-  if (HD_UNLIKELY(heap->page_units >= MANY_UNITS) && !heap->explicit_heap) give_up_idle(heap);
+  if (HD_UNLIKELY(hdi_heap_page_units(heap) >= MANY_UNITS) && !heap->explicit_heap) give_up_idle(heap);
   hd_unit *page = hdi_heap_take_run(heap, units, 1, &zeroed);
   if (page == NULL) return NULL;
   if (!hdi_page_init(heap, page, class_index, units, zeroed)) {

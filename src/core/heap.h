@@ -67,7 +67,7 @@ typedef struct hd_class {
   _Alignas(64) hd_slot slot;
   hd_unit *page;          /* CURRENT, or NULL */
   hd_unit *first;         /* PARTIAL */
-  uint32_t page_count;    /* pages of the class, in any state */
+  uint32_t page_count;    /* pages of the class, in any state, and those that others have taken over */
   uint16_t since;         /* the heap's claims when busy was last found out: its low half */
   uint8_t step;           /* virgin blocks to claim next time; 0 until there is a page */
   uint8_t claims;         /* times that the slot was empty */
@@ -144,7 +144,8 @@ struct hd_heap {
   struct hd_heap *next_registered; /* all heaps, since the start; thread.c */
   struct hd_heap *next_orphan;
   struct hd_hardened *hardened;   /* what hardened mode keeps for it; NULL otherwise */
-  uint32_t page_units;            /* units in its pages */
+  uint32_t page_units;            /* units in its pages, and in those that others have taken over: */
+  _Atomic uint32_t lost_units;    /* so many of them */
   uint32_t parcels_open;          /* parcels that are being filled */
 
   _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
@@ -174,7 +175,10 @@ extern HD_HIDDEN hd_heap hdi_heap_empty;
 /* The heap that owns a unit, without the word's low bits; NULL for free units and for large blocks of no explicit heap. */
 FAST hd_heap *hdi_heap_owner(hd_unit *unit) { return (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS); }
 
-/* The same, but NULL unless it is an explicit heap. */
+/* Units in a heap's pages. */
+FAST uint32_t hdi_heap_page_units(const hd_heap *heap) { return heap->page_units - hd_load_relaxed(&heap->lost_units); }
+
+/* The heap that owns a unit, but NULL unless it is an explicit heap. */
 FAST hd_heap *hdi_heap_explicit_owner(hd_unit *unit) {
   hd_heap *heap = hdi_heap_owner(unit);
   return heap != NULL && hd_load_owned(&heap->explicit_heap) ? heap : NULL;

@@ -6,7 +6,8 @@
  *
  *   CURRENT   the class takes its blocks from here; held = blocks live or in a word, as far as the owner knows; credit only counts what
  *             was freed since the words were counted, and where it runs out the same few blocks come and go (decision 34)
- *   FULL      no (or too few) free blocks; credit = local frees until it is worth a look again, rest = blocks beyond
+ *   FULL      no (or too few) free blocks; credit = local frees until it is worth a look again, rest = blocks beyond. One of a small
+ *             class is LOOSE at first: its heap, or another, takes it by its owner word (remote.h)
  *   PARTIAL   in the class's list, which ends with pages that have blocks never handed out; credit = blocks live; at 0 the page is
  *             released
  *

@@ -151,12 +151,24 @@ static void tidy_page(hd_heap *heap, hd_unit *page) {
   if (remote == 0) purge_inside(heap, page);
 }
 
+/* The same of a page that others might take over meanwhile, and may again afterwards, unless nothing in it is in use. */
+static void tidy_loose(hd_heap *heap, hd_unit *page) {
+  if (hdi_remote_is_idle(heap, page) && hdi_remote_settle(page) == heap) {
+    tidy_page(heap, page);
+  } else {
+    purge_inside(heap, page);
+    hdi_remote_sweep_end(heap, page);
+  }
+}
+
 static void tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
   if (hold_all(self, HD_GATE_TRIES) || self != NULL) {
     for (size_t i = 0; i < count; i++) {
       if (!is_page_head(batch[i])) continue;
       hd_heap *heap = hdi_heap_owner(batch[i]);
-      if (heap != NULL && heap->held != HD_HOLD_NOT) tidy_page(heap, batch[i]);
+      if (heap == NULL || heap->held == HD_HOLD_NOT) continue;
+      if (hdi_remote_sweep_begin(heap, batch[i])) tidy_loose(heap, batch[i]);
+      else if (hdi_remote_is_settled(heap, batch[i])) tidy_page(heap, batch[i]);
     }
   }
   let_go_all(self);

@@ -19,7 +19,7 @@ enum { HD_PURGE_MIN_UNITS = 160 /* a smaller heap is left alone */ };
 
 extern HD_HIDDEN atomic_uint hdi_purge_running;
 
-SLOW void hdi_purge_start(void);
+__attribute__((noinline)) void hdi_purge_start(void); /* not SLOW: most programs come to the jump to it */
 
 /* Make the system ready to stop other threads: at the library's start, because with one thread that takes no time, later milliseconds. */
 void hdi_purge_prepare(void);

@@ -9,8 +9,7 @@
 enum {
   ENTRY_BYTES = 16 * 1024, /* most memory that an unannounced entry may stand for */
   FEW_BLOCKS = 64,         /* an eighth of so few blocks is told too often, */
-  FEWEST_BLOCKS = 16,      /* and a quarter of so few is too much memory */
-  MUCH_MAIL = 16           /* pages that wait for their owner and are worth looking at by somebody else */
+  FEWEST_BLOCKS = 16       /* and a quarter of so few is too much memory */
 };
 
 /* Counted frees at which the owner is told: an eighth of the page, as for local frees, or a quarter. */
@@ -35,45 +34,82 @@ static void push(hd_heap *owner, hd_unit *page) {
     mail = full + (head == NULL ? 0 : hd_peek(&head->mail));
     hd_store_owned(&page->mail, mail);
   } while (!hd_swap_if(&owner->inbox, &head, page)); /* release: pairs with hdi_remote_drain and pop */
-  if (HD_UNLIKELY(mail >= MUCH_MAIL) && !hd_load_relaxed(&hdi_remote_much)) hd_store_relaxed(&hdi_remote_much, true);
+  if (HD_UNLIKELY(mail >= HD_MUCH_MAIL) && !hd_load_relaxed(&hdi_remote_much)) hd_store_relaxed(&hdi_remote_much, true);
 }
 
-bool hdi_remote_has_much(hd_heap *owner) {
-  hd_unit *head = hd_load_acquire(&owner->inbox);
-  return head != NULL && hd_peek(&head->mail) >= MUCH_MAIL;
+/* ---- pages that change owners ------------------------------------------------------------------------------------- */
+
+static hd_heap *owner_of(uintptr_t word) { return (hd_heap *)(word & ~(uintptr_t)HD_OWNER_BITS); }
+
+hd_heap *hdi_remote_settle_loose(hd_unit *page) {
+  uintptr_t word = hd_load_acquire(&page->owner);
+  while ((word & HD_OWNER_LOOSE) != 0 && !hd_swap_if(&page->owner, &word, (uintptr_t)owner_of(word))) {
+  }
+  return owner_of(word);
 }
 
-static void announce(hd_unit *page, uint32_t count) {
-  /* Read before the count is in: afterwards the page may already belong to somebody else. */
-  hd_heap *owner = hdi_heap_owner(page);
+bool hdi_remote_sweep_begin(const hd_heap *heap, hd_unit *page) {
+  uintptr_t word = (uintptr_t)heap | HD_OWNER_LOOSE;
+  return hd_swap_if(&page->owner, &word, word | HD_OWNER_SWEPT);
+}
+
+/* Whoever passed the page on has settled it meanwhile. */
+void hdi_remote_sweep_end(const hd_heap *heap, hd_unit *page) {
+  uintptr_t word = (uintptr_t)heap | HD_OWNER_LOOSE | HD_OWNER_SWEPT;
+  hd_swap_if(&page->owner, &word, (uintptr_t)heap | HD_OWNER_LOOSE);
+}
+
+/* Whether a heap takes blocks of a class, and will have to look for a page soon. */
+static bool is_short_of_pages(const hd_class *class) { return class->page != NULL && (class->first == NULL || class->first->next == NULL); }
+
+/* So many more frees of a LOOSE page are enough to be told. If its owner has much to read already, and self has use for the page, it is
+ * self's from now on. self: a heap that is inside its gate, or NULL; word: what the page's owner word was a moment ago. */
+static SLOW bool take_over(hd_heap *self, hd_unit *page, uint32_t count, uintptr_t word) {
+  hd_heap *home = owner_of(word);
+  if (self == NULL || self == home || (word & HD_OWNER_SWEPT) != 0 || !hdi_remote_has_much(home)) return false;
+  if (!is_short_of_pages(&self->class[page->class_index]) || !hd_swap_if(&page->owner, &word, (uintptr_t)self)) return false;
+  hd_add(&home->lost_units, page->run_units);
+  self->page_units += page->run_units;
+  self->class[page->class_index].page_count++;
+  hdi_heap_credit_remote(self, page, count + hdi_remote_take(page));
+  return true;
+}
+
+/* ---- counts ------------------------------------------------------------------------------------------------------- */
+
+/* self: the heap of the thread that frees, inside its gate, which may take the page; or NULL. */
+static void announce(hd_heap *self, hd_unit *page, uint32_t count) {
   uint32_t enough = threshold(page->capacity);
   uint32_t old = hd_load_relaxed(&page->remote_count);
   uint32_t sum = 0;
+  uintptr_t word = 0;
   bool queue = false;
   do {
+    word = hd_load_acquire(&page->owner); /* before the count is in: afterwards the page may already belong to somebody else */
     sum = old + count;
     queue = (old & HD_REMOTE_QUEUED) == 0 && sum >= enough;
+    if (queue && (word & HD_OWNER_LOOSE) != 0 && take_over(self, page, count, word)) return;
     if (queue) sum |= HD_REMOTE_QUEUED;
   } while (!hd_swap_if(&page->remote_count, &old, sum));
-  if (queue) push(owner, page);
+  if (queue) push(owner_of(word), page);
   hdi_purge_note();
 }
 
 void hdi_remote_count_slow(hd_heap *self, hd_unit *page) {
   if (hdi_heap_is_empty(self) || hdi_gate_is_inside(self)) {
-    announce(page, 1);
+    announce(NULL, page, 1);
     return;
   }
   hdi_gate_enter(self);
   hd_remote_entry *entry = hdi_remote_entry(self, page);
   if (entry->page != page) {
-    if (entry->page != NULL) announce(entry->page, entry->limit - entry->left);
+    if (entry->page != NULL) announce(self, entry->page, entry->limit - entry->left);
     entry->page = page;
     entry->left = entry->limit = page->remote_limit;
   }
   if (--entry->left == 0) {
     entry->page = NULL;
-    announce(page, entry->limit);
+    announce(self, page, entry->limit);
   }
   hdi_gate_leave(self);
 }
@@ -85,7 +121,7 @@ void hdi_remote_flush(hd_heap *self) {
     hd_unit *page = entry->page;
     if (page == NULL) continue;
     entry->page = NULL;
-    announce(page, entry->limit - entry->left);
+    announce(NULL, page, entry->limit - entry->left);
   }
 }
 
@@ -95,8 +131,9 @@ void hdi_remote_drain(hd_heap *owner) {
   hd_unit *page = hd_exchange(&owner->inbox, NULL);
   while (page != NULL) {
     hd_unit *next = page->remote_next; /* the link is free for others once QUEUED is cleared */
-    uint32_t count = hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED;
-    hdi_heap_credit_remote(owner, page, count);
+    hd_heap *now = hdi_remote_settle(page);
+    if (HD_LIKELY(now == owner)) hdi_heap_credit_remote(owner, page, hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED);
+    else push(now, page); /* passed on, still QUEUED */
     page = next;
   }
 }
@@ -130,7 +167,7 @@ size_t hdi_remote_drain_idle(hd_heap *owner, size_t most, size_t *looks) {
   size_t count = 0;
   hd_unit *page = NULL, *busy = NULL;
   for (; count < most && *looks > 0 && (page = pop(owner)) != NULL; --*looks) {
-    if (hdi_remote_is_idle(owner, page)) {
+    if (hdi_heap_owner(page) == owner && hdi_remote_is_idle(owner, page) && hdi_remote_settle(page) == owner) {
       hdi_heap_credit_remote(owner, page, hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED);
       count++;
     } else {
@@ -141,7 +178,7 @@ size_t hdi_remote_drain_idle(hd_heap *owner, size_t most, size_t *looks) {
   while (busy != NULL) {
     page = busy;
     busy = busy->remote_next;
-    push(owner, page); /* still QUEUED */
+    push(hdi_heap_owner(page), page); /* passed on, if it is another's by now; still QUEUED */
   }
   return count;
 }

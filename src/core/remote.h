@@ -12,7 +12,8 @@
  * Why a page is never released too early: credit falls only by counted frees, so credit 0 means that no table holds a count
  * for the page; and as long as QUEUED is set somebody may still push it, so it is released only after QUEUED was cleared.
  * The owner lowers credit without atomics and outside its gate, so nobody else may write it while a block of the page is live:
- * a collector takes in counts for idle pages only.
+ * a collector takes in counts for idle pages only, and pages change owners only while they are LOOSE, so that nobody is about to free a
+ * block of one in that way.
  * A freeing thread touches the page only before its own count is in, or while QUEUED is its own.
  * Orders: the byte's release pairs with the acquire fence of a claim (page.c); the count's acq_rel exchange pairs with the
  * compare-and-swap; push (release) pairs with the inbox exchange (acquire), and with the load by
@@ -45,6 +46,42 @@ FAST void hdi_remote_count(hd_heap *self, hd_unit *page) {
   hdi_remote_count_slow(self, page);
 }
 
+/* Pages that change owners. A heap's thread that only waits looks into no inbox, and what others free of its blocks would lie there until
+ * nothing in a page is in use. So a page of a small class that its heap has filled is LOOSE: no free() is a simple one then, not even of
+ * that heap's thread, and whoever exchanges the owner word has the page, with its credit, its words, and what others have counted. The
+ * heap itself does so when its thread frees a block there. Another does when it is about to tell that enough of the page is free, while
+ * the owner does not read its mail, if it takes blocks of that class itself (decision 39).
+ * Who reads the owner to push a page may be late: a heap that finds a page of another's in its inbox passes it on. */
+
+/* By the owner, for a page that is FULL. */
+static inline void hdi_remote_let_loose(hd_unit *page) {
+  hd_store_release(&page->owner, hd_load_relaxed(&page->owner) | HD_OWNER_LOOSE); /* pairs with who takes it */
+}
+
+/* A page that self has let loose is its own again. false: no longer, or a collector is at it. Outside the gate, as a free is: a collector
+ * that has stopped self wins the exchange, or finds one more page that may change by what self frees. */
+static inline bool hdi_remote_take_back(hd_heap *self, hd_unit *page) {
+  uintptr_t word = (uintptr_t)self | HD_OWNER_LOOSE;
+  return hd_swap_if(&page->owner, &word, (uintptr_t)self);
+}
+
+/* For a collector: keep everybody from taking a heap's LOOSE page over, or let them again. false: it is not, or no longer, such a page. */
+bool hdi_remote_sweep_begin(const hd_heap *heap, hd_unit *page);
+void hdi_remote_sweep_end(const hd_heap *heap, hd_unit *page);
+
+/* Whether a page is a heap's, and nobody else can take it over. */
+static inline bool hdi_remote_is_settled(const hd_heap *heap, hd_unit *page) {
+  return (hd_load_acquire(&page->owner) & ~(uintptr_t)(HD_OWNER_BITS ^ HD_OWNER_LOOSE)) == (uintptr_t)heap;
+}
+
+/* The owner of a page, whose own it is again if it was LOOSE: nobody else takes it any more. */
+SLOW hd_heap *hdi_remote_settle_loose(hd_unit *page);
+static inline hd_heap *hdi_remote_settle(hd_unit *page) {
+  uintptr_t word = hd_load_acquire(&page->owner);
+  if ((word & HD_OWNER_LOOSE) != 0) return hdi_remote_settle_loose(page);
+  return (hd_heap *)(word & ~(uintptr_t)HD_OWNER_BITS);
+}
+
 /* Announce all counts of a heap's table, and send its parcels. The caller is its owner inside the gate, or has stopped it. */
 void hdi_remote_flush(hd_heap *self);
 
@@ -57,7 +94,11 @@ size_t hdi_remote_drain_idle(hd_heap *owner, size_t most, size_t *looks);
 
 /* Some inbox may hold a megabyte of pages that nobody uses any more, while its owner does something else; and whether this one may. */
 extern HD_HIDDEN atomic_bool hdi_remote_much;
-bool hdi_remote_has_much(hd_heap *owner);
+enum { HD_MUCH_MAIL = 16 }; /* pages that wait for their owner and are worth looking at by somebody else */
+static inline bool hdi_remote_has_much(hd_heap *owner) {
+  hd_unit *head = hd_load_acquire(&owner->inbox);
+  return head != NULL && hd_peek(&head->mail) >= HD_MUCH_MAIL;
+}
 
 /* Whether nobody but the collector can change a page of a stopped heap: no block is live, so the owner has counted all its frees
  * and has none to do; and its slot holds none that could become live without the gate. */

@@ -339,7 +339,8 @@ static size_t spare_bytes(const hd_unit *page) {
 /* How much the next thread finds in a heap before it touches new memory: one more than its logarithm to base 2. 0: the heap has more
  * pages than classes. The caller is inside the heap's gate, or alone. */
 static void rank(hd_heap *heap) {
-  size_t pages = 0, spare = 1;
+  int64_t pages = -(int64_t)hd_load_relaxed(&heap->lost_units);
+  size_t spare = 1;
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
     const hd_class *class = &heap->class[i];
     pages += class->page_count;

@@ -53,8 +53,17 @@ enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_
 
 /* Low bits of the owner word: a page whose free() goes by way of its head and, if it is a thread's, of a magazine; memory of an explicit
  * heap, whose free() takes that heap's lock; a large block of such a heap, which has no map; and memory of hardened mode. The last has
- * EXPLICIT as well, though its heap is a thread's: that one bit keeps all fast ways away from it. */
-enum { HD_OWNER_MEDIUM = 1, HD_OWNER_EXPLICIT = 2, HD_OWNER_LARGE = 4, HD_OWNER_HARDENED = 8, HD_OWNER_BITS = 15 };
+ * EXPLICIT as well, though its heap is a thread's: that one bit keeps all fast ways away from it. LOOSE: a page that its heap has filled,
+ * and that another may take over (remote.h); SWEPT: a collector is at such a page. */
+enum {
+  HD_OWNER_MEDIUM = 1,
+  HD_OWNER_EXPLICIT = 2,
+  HD_OWNER_LARGE = 4,
+  HD_OWNER_HARDENED = 8,
+  HD_OWNER_LOOSE = 16,
+  HD_OWNER_SWEPT = 32,
+  HD_OWNER_BITS = 63
+};
 
 typedef _Atomic uint8_t hd_block_state;
 

@@ -40,8 +40,9 @@ UNMARKING = "  for (uint32_t i = 0; i < page->run_units; i++) {\n    hd_store_re
 
 MUTANTS = [
     Mutant("push_collect", "mail counted by a load and a store", "core/remote.c", [
-        ("hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED;",
-         "hd_load_relaxed(&page->remote_count) & ~HD_REMOTE_QUEUED; hd_store_relaxed(&page->remote_count, 0u);")]),
+        ("    if (HD_LIKELY(now == owner)) hdi_heap_credit_remote(owner, page, hd_exchange(&page->remote_count, 0u) & ~HD_REMOTE_QUEUED);",
+         "    uint32_t count = hd_load_relaxed(&page->remote_count) & ~HD_REMOTE_QUEUED; hd_store_relaxed(&page->remote_count, 0u);"
+         " if (now == owner) hdi_heap_credit_remote(owner, page, count);")]),
     Mutant("push_collect", "page pushed by a store", "core/remote.c", [
         ("while (!hd_swap_if(&owner->inbox, &head, page));", "while ((hd_store_release(&owner->inbox, page), false));")]),
     Mutant("push_collect", "page pushed without being marked as queued", "core/remote.c", [
@@ -55,6 +56,19 @@ MUTANTS = [
          "  hdi_lock_take(&pool.lock);\n  heap->next_orphan = pool.orphans;\n  pool.orphans = heap;\n"
          "  hdi_lock_drop(&pool.lock);\n  hdi_remote_flush(heap);\n  hdi_remote_drain(heap);\n  hdi_gate_enter(heap);")]),
 
+    Mutant("loose", "a page is taken over by a store", "core/remote.c", [
+        ("!hd_swap_if(&page->owner, &word, (uintptr_t)self)", "(hd_store_release(&page->owner, (uintptr_t)self), false)")]),
+    Mutant("loose", "a page is taken back by a store", "core/remote.h", [
+        ("  return hd_swap_if(&page->owner, &word, (uintptr_t)self);",
+         "  hd_store_release(&page->owner, (uintptr_t)self);\n  return word != 0;")]),
+    Mutant("loose", "what others have told of a page is lost with its owner", "core/remote.c", [
+        ("count + hdi_remote_take(page));", "count);\n  (void)hdi_remote_take(page);")]),
+    Mutant("loose", "mail for a page of another's is taken in", "core/remote.c", [("if (HD_LIKELY(now == owner))", "if (now != NULL)")]),
+    Mutant("loose_collect", "a page is taken over while a collector is at it", "core/remote.c", [
+        ("return hd_swap_if(&page->owner, &word, word | HD_OWNER_SWEPT);", "return hd_load_acquire(&page->owner) == word;")]),
+    Mutant("loose_collect", "a collector keeps a page", "core/remote.c", [
+        ("  hd_swap_if(&page->owner, &word, (uintptr_t)heap | HD_OWNER_LOOSE);", "  (void)word;")]),
+
     Mutant("heap_destroy", "another thread's free does not take the heap's lock", "core/alloc.c", [
         ("  hdi_lock_take(&owner->lock);\n  bool live", "  bool live")]),
     Mutant("heap_destroy", "a retired heap stays in the list", "core/thread.c", [("pool.retired = heap->next_orphan;", "")]),
@@ -64,7 +78,7 @@ MUTANTS = [
 
     Mutant("region_release", "a queued page is released", "core/heap.c", [("if (hdi_remote_is_queued(page)) break;", "")]),
     Mutant("region_release", "page pushed before its count is in", "core/remote.c", [
-        ("if (queue) sum |= HD_REMOTE_QUEUED;", "if (queue) sum |= HD_REMOTE_QUEUED, push(owner, page), queue = false;")]),
+        ("if (queue) sum |= HD_REMOTE_QUEUED;", "if (queue) sum |= HD_REMOTE_QUEUED, push(owner_of(word), page), queue = false;")]),
     Mutant("region_release", "counts added by a load and a store", "core/remote.c", [
         ("while (!hd_swap_if(&page->remote_count, &old, sum));",
          "while ((hd_store_release(&page->remote_count, sum), false));")]),
@@ -74,13 +88,14 @@ MUTANTS = [
         ("  else hdi_remote_count_slow(self, head);\n",
          "  else hdi_remote_count_slow(self, head);\n  hd_store_release(state, HD_BLOCK_FREE);\n")]),
     Mutant("region_release", "a flushed table keeps its pages", "core/remote.c", [
-        ("    entry->page = NULL;\n    announce(page, entry->limit - entry->left);", "    announce(page, entry->limit - entry->left);")]),
+        ("    entry->page = NULL;\n    announce(NULL, page, entry->limit - entry->left);",
+         "    announce(NULL, page, entry->limit - entry->left);")]),
     Mutant("page_reuse", "taken from the inbox, but still marked as queued", "core/remote.c", [
         ("hd_exchange(&page->remote_count, 0u)", "hd_exchange(&page->remote_count, HD_REMOTE_QUEUED)")]),
     Mutant("page_reuse", "counted and queued in two steps", "core/remote.c", [
         ("if (queue) sum |= HD_REMOTE_QUEUED;", ""),
-        ("  if (queue) push(owner, page);",
-         "  if (queue && (atomic_fetch_or(&page->remote_count, HD_REMOTE_QUEUED) & HD_REMOTE_QUEUED) == 0) push(owner, page);")]),
+        ("  if (queue) push(owner_of(word), page);",
+         "  if (queue && (atomic_fetch_or(&page->remote_count, HD_REMOTE_QUEUED) & HD_REMOTE_QUEUED) == 0) push(owner_of(word), page);")]),
     Mutant("push_collect", "the link is read after the page may be queued again", "core/remote.c", [
         ("    hd_unit *next = page->remote_next;", "   "), ("    page = next;", "    page = page->remote_next;")]),
 

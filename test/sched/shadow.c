@@ -106,11 +106,15 @@ static bool stands_in_list(const hd_class *class, const hd_unit *page) {
   return found == 1;
 }
 
-static bool stands_in_inbox(hd_heap *heap, const hd_unit *page) {
-  unsigned found = 0, length = 0;
-  for (hd_unit *at = atomic_load(&heap->inbox); at != NULL; at = at->remote_next) {
-    found += at == page;
-    if (++length > 1000) sched_fail("an inbox goes round in circles");
+/* Its owner's, or that of one who will pass it on. */
+static bool stands_in_inbox(const hd_unit *page) {
+  unsigned found = 0;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    unsigned length = 0;
+    for (hd_unit *at = atomic_load(&heap->inbox); at != NULL; at = at->remote_next) {
+      found += at == page;
+      if (++length > 1000) sched_fail("an inbox goes round in circles");
+    }
   }
   if (found > 1) sched_fail("a page stands twice in an inbox");
   return found == 1;
@@ -151,7 +155,10 @@ static void audit_page(hd_unit *page) {
   SCHED_CHECK(stands_in_list(class, page) == (page->state == HD_PAGE_PARTIAL));
   if (loss_expected) return;
   bool queued = (atomic_load(&page->remote_count) & HD_REMOTE_QUEUED) != 0;
-  SCHED_CHECK(stands_in_inbox(heap, page) == queued);
+  uintptr_t word = atomic_load(&page->owner);
+  SCHED_CHECK(stands_in_inbox(page) == queued);
+  SCHED_CHECK((word & HD_OWNER_LOOSE) == 0 || page->state == HD_PAGE_FULL);
+  SCHED_CHECK((word & HD_OWNER_SWEPT) == 0);
   SCHED_CHECK(page->state != HD_PAGE_FULL || page->credit != 0 || queued);
   SCHED_CHECK(page->state != HD_PAGE_PARTIAL || page->credit != 0 || queued);
 }

@@ -28,15 +28,15 @@ class Layer(NamedTuple):
 
 
 UNITS = """sizeclass magazine lender shorter turns beginning remote remote_late parcel thread_edges page bits options text blockindex store
-    region lock thread heap alloc api report stats space waves large large_moves across sparse_runs shelf purge collect orphans neighbours
-    huge huge_cost huge_fast huge_small pairs""".split()
+    region lock thread heap alloc api report stats space waves large large_moves across sparse_runs shelf purge collect orphans loose
+    neighbours huge huge_cost huge_fast huge_small pairs""".split()
 
 TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left
     memory_returns points_hold empty_stays empty_yields dense_is_huge sparse_is_small cut_short both_sides_return zero_is_free guards
     frames bad_configs""".split())
 
 MODELS = "block_reuse push_collect adopt heap_destroy region_release page_reuse exit_free fork_free purge_alloc last_bit parcels " \
-    "parcel_collect look"
+    "parcel_collect look loose"
 
 LAYERS = [
     *[Layer(f"unit.{name}", "api", f"unit_{name}", sees=OBJECTS if name == "region" else API) for name in UNITS],
