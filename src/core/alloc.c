@@ -390,7 +390,8 @@ static __attribute__((noinline)) void free_to_page(hd_unit *page, hd_block_state
 
 void hdi_free_event(hd_heap *heap, hd_unit *page) {
   hdi_gate_enter(heap);
-  if (hdi_remote_settle(page) == heap) { /* a collector may have released the page between the last free and this */
+  /* Between the last free and this a collector may have released the page, or a signal handler have filled it and let it loose. */
+  if (hdi_remote_settle(page) == heap) {
     if (page->state == HD_PAGE_CURRENT) hdi_claim_take_turns(heap, page);
     hdi_heap_settle(heap, page);
   }
@@ -415,7 +416,8 @@ static SLOW void misuse(void *p) {
 
 void hdi_free_dead(hd_unit *unit, uint64_t index) { misuse(unit->base + index * unit->block_bytes); }
 
-/* The thread has no heap to count in. One that frees and frees without ever allocating (a consumer) gets one after all. */
+/* The thread has no heap to count in. One that frees and frees without ever allocating (a consumer) gets one after all. This and
+ * free_by_slow_count are not SLOW, since small programs come to the jump to them. */
 static __attribute__((noinline)) void count_without_heap(hd_unit *page) {
   hdi_thread_homeless_free();
   hdi_remote_count_slow(hdi_heap_mine(), page);

@@ -172,13 +172,13 @@ extern HD_HIDDEN __thread hd_heap *hdi_heap_self __attribute__((tls_model("initi
 extern HD_HIDDEN __thread hd_heap *hdi_heap_hidden __attribute__((tls_model("initial-exec")));
 extern HD_HIDDEN hd_heap hdi_heap_empty;
 
-/* The heap that owns a unit, without the word's low bits; NULL for free units and for large blocks of no explicit heap. */
-FAST hd_heap *hdi_heap_owner(hd_unit *unit) { return (hd_heap *)(hd_load_acquire(&unit->owner) & ~(uintptr_t)HD_OWNER_BITS); }
+/* The heap of an owner word, without its low bits. */
+FAST hd_heap *hdi_heap_of_word(uintptr_t word) { return (hd_heap *)(word & ~(uintptr_t)HD_OWNER_BITS); }
 
-/* Units in a heap's pages. */
-FAST uint32_t hdi_heap_page_units(const hd_heap *heap) { return heap->page_units - hd_load_relaxed(&heap->lost_units); }
+/* The heap that owns a unit; NULL for free units and for large blocks of no explicit heap. */
+FAST hd_heap *hdi_heap_owner(hd_unit *unit) { return hdi_heap_of_word(hd_load_acquire(&unit->owner)); }
 
-/* The heap that owns a unit, but NULL unless it is an explicit heap. */
+/* The same, but NULL unless it is an explicit heap. */
 FAST hd_heap *hdi_heap_explicit_owner(hd_unit *unit) {
   hd_heap *heap = hdi_heap_owner(unit);
   return heap != NULL && hd_load_owned(&heap->explicit_heap) ? heap : NULL;
@@ -188,6 +188,9 @@ FAST hd_heap *hdi_heap_explicit_owner(hd_unit *unit) {
 FAST bool hdi_heap_is_locked(const hd_heap *heap) { return hd_load_owned(&heap->explicit_heap) && !hd_load_owned(&heap->one_user); }
 
 FAST bool hdi_heap_is_empty(const hd_heap *heap) { return heap == &hdi_heap_empty; }
+
+/* Units in a heap's pages. */
+FAST uint32_t hdi_heap_page_units(const hd_heap *heap) { return heap->page_units - hd_load_relaxed(&heap->lost_units); }
 
 /* The calling thread's heap in either mode, or the empty one. */
 FAST hd_heap *hdi_heap_mine(void) {

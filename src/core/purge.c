@@ -151,9 +151,10 @@ static void tidy_page(hd_heap *heap, hd_unit *page) {
   if (remote == 0) purge_inside(heap, page);
 }
 
-/* The same of a page that others might take over meanwhile, and may again afterwards, unless nothing in it is in use. */
+/* The same of a page that is being swept, and that others may take over afterwards, unless nothing in it is in use. */
 static void tidy_loose(hd_heap *heap, hd_unit *page) {
-  if (hdi_remote_is_idle(heap, page) && hdi_remote_settle(page) == heap) {
+  if (hdi_remote_is_idle(heap, page)) {
+    hdi_remote_settle(page);
     tidy_page(heap, page);
   } else {
     purge_inside(heap, page);
@@ -200,7 +201,7 @@ static bool is_due(hd_unit *unit, sight *seen, bool now, bool *changed) {
     *changed = true;
     return now;
   }
-  if ((hd_load_relaxed(&unit->remote_count) & ~HD_REMOTE_QUEUED) != 0) return true;
+  if (hdi_remote_counted(unit) != 0) return true;
   if (seen->swept) return false;
   if (!now && !has_rested(unit, seen, changed)) return false;
   seen->swept = true;

@@ -39,13 +39,11 @@ static void push(hd_heap *owner, hd_unit *page) {
 
 /* ---- pages that change owners ------------------------------------------------------------------------------------- */
 
-static hd_heap *owner_of(uintptr_t word) { return (hd_heap *)(word & ~(uintptr_t)HD_OWNER_BITS); }
-
 hd_heap *hdi_remote_settle_loose(hd_unit *page) {
   uintptr_t word = hd_load_acquire(&page->owner);
-  while ((word & HD_OWNER_LOOSE) != 0 && !hd_swap_if(&page->owner, &word, (uintptr_t)owner_of(word))) {
+  while ((word & HD_OWNER_LOOSE) != 0 && !hd_swap_if(&page->owner, &word, (uintptr_t)hdi_heap_of_word(word))) {
   }
-  return owner_of(word);
+  return hdi_heap_of_word(word);
 }
 
 bool hdi_remote_sweep_begin(const hd_heap *heap, hd_unit *page) {
@@ -65,7 +63,7 @@ static bool is_short_of_pages(const hd_class *class) { return class->page != NUL
 /* So many more frees of a LOOSE page are enough to be told. If its owner has much to read already, and self has use for the page, it is
  * self's from now on. self: a heap that is inside its gate, or NULL; word: what the page's owner word was a moment ago. */
 static SLOW bool take_over(hd_heap *self, hd_unit *page, uint32_t count, uintptr_t word) {
-  hd_heap *home = owner_of(word);
+  hd_heap *home = hdi_heap_of_word(word);
   if (self == NULL || self == home || (word & HD_OWNER_SWEPT) != 0 || !hdi_remote_has_much(home)) return false;
   if (!is_short_of_pages(&self->class[page->class_index]) || !hd_swap_if(&page->owner, &word, (uintptr_t)self)) return false;
   hd_add(&home->lost_units, page->run_units);
@@ -91,7 +89,7 @@ static void announce(hd_heap *self, hd_unit *page, uint32_t count) {
     if (queue && (word & HD_OWNER_LOOSE) != 0 && take_over(self, page, count, word)) return;
     if (queue) sum |= HD_REMOTE_QUEUED;
   } while (!hd_swap_if(&page->remote_count, &old, sum));
-  if (queue) push(owner_of(word), page);
+  if (queue) push(hdi_heap_of_word(word), page);
   hdi_purge_note();
 }
 
@@ -139,7 +137,7 @@ void hdi_remote_drain(hd_heap *owner) {
 }
 
 uint32_t hdi_remote_take(hd_unit *page) {
-  if (HD_LIKELY((hd_load_relaxed(&page->remote_count) & ~HD_REMOTE_QUEUED) == 0)) return 0;
+  if (HD_LIKELY(hdi_remote_counted(page) == 0)) return 0;
   HD_POINT();
   return atomic_fetch_and_explicit(&page->remote_count, HD_REMOTE_QUEUED, memory_order_acq_rel) & ~HD_REMOTE_QUEUED;
 }

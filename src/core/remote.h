@@ -79,7 +79,7 @@ SLOW hd_heap *hdi_remote_settle_loose(hd_unit *page);
 static inline hd_heap *hdi_remote_settle(hd_unit *page) {
   uintptr_t word = hd_load_acquire(&page->owner);
   if ((word & HD_OWNER_LOOSE) != 0) return hdi_remote_settle_loose(page);
-  return (hd_heap *)(word & ~(uintptr_t)HD_OWNER_BITS);
+  return hdi_heap_of_word(word);
 }
 
 /* Announce all counts of a heap's table, and send its parcels. The caller is its owner inside the gate, or has stopped it. */
@@ -103,6 +103,9 @@ static inline bool hdi_remote_has_much(hd_heap *owner) {
 /* Whether nobody but the collector can change a page of a stopped heap: no block is live, so the owner has counted all its frees
  * and has none to do; and its slot holds none that could become live without the gate. */
 bool hdi_remote_is_idle(hd_heap *owner, hd_unit *page);
+
+/* Frees of a page that its owner has been told of, and has not taken in. */
+static inline uint32_t hdi_remote_counted(hd_unit *page) { return hd_load_relaxed(&page->remote_count) & ~HD_REMOTE_QUEUED; }
 
 /* Take in what is counted for one page, leaving QUEUED as it is. */
 uint32_t hdi_remote_take(hd_unit *page);

@@ -78,7 +78,7 @@ MUTANTS = [
 
     Mutant("region_release", "a queued page is released", "core/heap.c", [("if (hdi_remote_is_queued(page)) break;", "")]),
     Mutant("region_release", "page pushed before its count is in", "core/remote.c", [
-        ("if (queue) sum |= HD_REMOTE_QUEUED;", "if (queue) sum |= HD_REMOTE_QUEUED, push(owner_of(word), page), queue = false;")]),
+        ("if (queue) sum |= HD_REMOTE_QUEUED;", "if (queue) sum |= HD_REMOTE_QUEUED, push(hdi_heap_of_word(word), page), queue = false;")]),
     Mutant("region_release", "counts added by a load and a store", "core/remote.c", [
         ("while (!hd_swap_if(&page->remote_count, &old, sum));",
          "while ((hd_store_release(&page->remote_count, sum), false));")]),
@@ -94,8 +94,9 @@ MUTANTS = [
         ("hd_exchange(&page->remote_count, 0u)", "hd_exchange(&page->remote_count, HD_REMOTE_QUEUED)")]),
     Mutant("page_reuse", "counted and queued in two steps", "core/remote.c", [
         ("if (queue) sum |= HD_REMOTE_QUEUED;", ""),
-        ("  if (queue) push(owner_of(word), page);",
-         "  if (queue && (atomic_fetch_or(&page->remote_count, HD_REMOTE_QUEUED) & HD_REMOTE_QUEUED) == 0) push(owner_of(word), page);")]),
+        ("  if (queue) push(hdi_heap_of_word(word), page);",
+         "  if (queue && (atomic_fetch_or(&page->remote_count, HD_REMOTE_QUEUED) & HD_REMOTE_QUEUED) == 0)"
+         " push(hdi_heap_of_word(word), page);")]),
     Mutant("push_collect", "the link is read after the page may be queued again", "core/remote.c", [
         ("    hd_unit *next = page->remote_next;", "   "), ("    page = next;", "    page = page->remote_next;")]),
 

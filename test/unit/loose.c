@@ -53,8 +53,6 @@ static uintptr_t word_of(size_t number) { return hd_load_relaxed(&page_of(number
 
 static bool is_loose(size_t number) { return word_of(number) == ((uintptr_t)owner | HD_OWNER_LOOSE); }
 
-static uint32_t counted(const hd_unit *page) { return hd_load_relaxed(&page->remote_count) & ~HD_REMOTE_QUEUED; }
-
 /* Blocks that are free are passed over; the first one of a page tells where it is, and stays until the end. */
 static void free_of(size_t number, size_t count) {
   for (size_t i = 1; i < PER_PAGE && count > 0; i++) {
@@ -81,14 +79,12 @@ static int set_up(void **state) {
   return my_class()->page == NULL && my_class()->first == NULL ? 0 : -1;
 }
 
-static void rest(void) { hd_thread_idle(); }
-
 /* Everything goes back, whatever the test left over. */
 static int tear_down(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT; i++) hd_free(blocks[i]);
   hd_thread_idle(); /* what the table still counts */
-  ask(rest);
+  ask(hd_thread_idle);
   hd_thread_idle(); /* what the owner has passed on */
   hd_stats stats = {.struct_bytes = sizeof stats};
   bool good = hd_stats_get(&stats) && stats.live == 0;
@@ -209,7 +205,7 @@ static void test_mail_is_passed_on(void **state) {
   assert_int_equal(pthread_create(&other, NULL, free_without_heap, *last), 0);
   pthread_join(other, NULL);
   *last = NULL;
-  assert_int_equal(counted(page), 1);
+  assert_int_equal(hdi_remote_counted(page), 1);
   uint32_t credit = page->credit;
   push_late(page);
   ask(drain);

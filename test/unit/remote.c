@@ -82,8 +82,6 @@ static void free_of(hd_unit *page, size_t count) {
   assert_int_equal(count, 0);
 }
 
-static uint32_t counted(hd_unit *page) { return hd_load_relaxed(&page->remote_count) & ~HD_REMOTE_QUEUED; }
-
 static void test_limits(void **state) {
   (void)state;
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
@@ -109,7 +107,7 @@ static void test_counted_then_announced(void **state) {
   }
   free_of(page, 1);
   assert_null(entry->page);
-  assert_int_equal(counted(page), ENOUGH);
+  assert_int_equal(hdi_remote_counted(page), ENOUGH);
   assert_true(hdi_remote_is_queued(page) && hdi_remote_has_mail(owner));
 }
 
@@ -123,7 +121,7 @@ static void test_pages_share_an_entry(void **state) {
       free_of(pages[i], 3);
       free_of(pages[k], 1);
       assert_ptr_equal(entry->page, pages[k]);
-      assert_int_equal(counted(pages[i]), 3);
+      assert_int_equal(hdi_remote_counted(pages[i]), 3);
       assert_false(hdi_remote_is_queued(pages[i]));
       return;
     }
@@ -140,7 +138,7 @@ static void test_inside_the_gate(void **state) {
   free_of(page, 1);
   assert_true(hdi_gate_is_inside(hdi_heap_self));
   hdi_gate_leave(hdi_heap_self);
-  assert_int_equal(counted(page), 1);
+  assert_int_equal(hdi_remote_counted(page), 1);
   assert_memory_equal(entry, &before, sizeof before);
 }
 
@@ -160,7 +158,7 @@ static void test_stopped(void **state) {
   free_of(page, 1);
   pthread_join(collector, NULL);
   assert_int_equal(hdi_remote_entry(hdi_heap_self, page)->left, ENOUGH - 1);
-  assert_int_equal(counted(page), 0);
+  assert_int_equal(hdi_remote_counted(page), 0);
 }
 
 /* What is not announced yet is, before the thread rests; what is taken in is taken once. */
@@ -168,11 +166,11 @@ static void test_flushed_and_taken(void **state) {
   (void)state;
   hd_unit *page = pages[7];
   free_of(page, 5);
-  assert_int_equal(counted(page), 0);
+  assert_int_equal(hdi_remote_counted(page), 0);
   hdi_gate_enter(hdi_heap_self);
   hdi_remote_flush(hdi_heap_self);
   hdi_gate_leave(hdi_heap_self);
-  assert_int_equal(counted(page), 5);
+  assert_int_equal(hdi_remote_counted(page), 5);
   assert_int_equal(hdi_remote_take(page), 5);
   assert_int_equal(hdi_remote_take(page), 0);
   hd_add(&page->remote_count, 5u); /* as it was: the owner has to learn of them */
@@ -195,7 +193,7 @@ static void test_drained_when_idle(void **state) {
   size_t looks = 100;
   assert_int_equal(hdi_remote_drain_idle(owner, SIZE_MAX, &looks), 1);
   assert_int_equal(looks, 98);
-  assert_int_equal(counted(part), ENOUGH);
+  assert_int_equal(hdi_remote_counted(part), ENOUGH);
   assert_true(hdi_remote_is_queued(part) && hdi_remote_has_mail(owner));
   assert_int_not_equal(hd_load_relaxed(&whole->kind), HD_UNIT_PAGE);
   free_of(pages[10], PER_PAGE);

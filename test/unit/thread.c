@@ -16,6 +16,7 @@
 #include "core/heap.h"
 #include "core/lock.h"
 #include "core/purge.h"
+#include "core/remote.h"
 #include "core/thread.h"
 #include "heddle.h"
 
@@ -255,7 +256,7 @@ static void test_all_counts_arrive(void **state) {
   assert_true(found > 2 * HD_REMOTE_TABLE);
   assert_int_equal(pthread_create(&thread, NULL, free_some, some), 0);
   pthread_join(thread, NULL);
-  for (int i = 0; i < found; i++) counted += hd_load_relaxed(&hdi_space_find(some[i])->remote_count) & ~HD_REMOTE_QUEUED;
+  for (int i = 0; i < found; i++) counted += hdi_remote_counted(hdi_space_find(some[i]));
   assert_int_equal(counted, found);
   for (int i = 0, next = 0; i < PAGES * PER_PAGE; i++) {
     if (all[i] == some[next]) next++;
