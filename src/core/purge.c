@@ -151,15 +151,11 @@ static void tidy_page(hd_heap *heap, hd_unit *page) {
   if (remote == 0) purge_inside(heap, page);
 }
 
-/* The same of a page that is being swept, and that others may take over afterwards, unless nothing in it is in use. */
+/* The same of a page that is being swept, and that others may take over afterwards. One of which nothing is in use has been told of, and
+ * goes back with the mail. */
 static void tidy_loose(hd_heap *heap, hd_unit *page) {
-  if (hdi_remote_is_idle(heap, page)) {
-    hdi_remote_settle(page);
-    tidy_page(heap, page);
-  } else {
-    purge_inside(heap, page);
-    hdi_remote_sweep_end(heap, page);
-  }
+  purge_inside(heap, page);
+  hdi_remote_sweep_end(heap, page);
 }
 
 static void tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {

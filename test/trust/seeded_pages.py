@@ -446,7 +446,7 @@ LOOSE = [
     Fault("a collector passes over loose pages", "core/purge.c", "unit.loose",
           "      if (hdi_remote_sweep_begin(heap, batch[i])) tidy_loose(heap, batch[i]);\n      else if", "      if"),
     Fault("what a collector has been at stays with its heap", "core/purge.c", "unit.loose",
-          "    hdi_remote_sweep_end(heap, page);\n", "    hdi_remote_settle(page);\n"),
+          "  hdi_remote_sweep_end(heap, page);\n", "  hdi_remote_settle(page);\n"),
     Fault("a collector sweeps whoever's pages", "core/remote.c", "unit.loose",
           "  uintptr_t word = (uintptr_t)heap | HD_OWNER_LOOSE;\n  return",
           "  uintptr_t word = hd_load_relaxed(&page->owner);\n  (void)heap;\n  return"),

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "../support/support.h"
 #include "core/counters.h"
 #include "core/page.h"
 #include "core/purge.h"
@@ -96,6 +97,11 @@ static int tear_down(void **state) {
 
 static void free_of_3(void) { free_of(3, 1); }
 static void free_of_4(void) { free_of(4, 1); }
+static void free_enough_of_4(void) { free_of(4, ENOUGH); }
+static void free_of_5(void) { free_of(5, 1); }
+
+static void *freed_twice;
+static void free_twice(void) { hd_free(freed_twice); }
 
 static void test_full_pages_are_loose(void **state) {
   (void)state;
@@ -107,6 +113,28 @@ static void test_full_pages_are_loose(void **state) {
   assert_int_equal(hdi_heap_page_units(owner), units);
   ask(free_of_3);
   assert_int_equal(page_of(3)->credit, credit - 2);
+  hd_unit *page = page_of(5);
+  page->rest = (uint16_t)(page->rest + page->credit - 1); /* as if an eighth, but for one block, had been free when it was filled */
+  page->credit = 1;
+  ask(free_of_5);
+  assert_int_equal(word_of(5), (uintptr_t)owner);
+  assert_true(page->state == HD_PAGE_PARTIAL && page->credit == PER_PAGE - 1);
+}
+
+/* A block that another thread has freed: told, and the page stays as it is. */
+static void test_freed_twice(void **state) {
+  (void)state;
+  freed_twice = blocks[6 * PER_PAGE + 1];
+  free_of(6, 1);
+  assert_int_equal(hd_option_set("onerror", "ignore"), HD_OK);
+  hd_misuse_hook_set(ts_count_report);
+  ts_reports.count = 0;
+  ask(free_twice);
+  hd_misuse_hook_set(NULL);
+  assert_int_equal(hd_option_set("onerror", "abort"), HD_OK);
+  assert_int_equal(ts_reports.count, 1);
+  assert_string_equal(ts_reports.code, "HD-E03");
+  assert_true(is_loose(6));
 }
 
 /* While a collector is at it the owner frees as others do. */
@@ -121,6 +149,8 @@ static void test_swept(void **state) {
   assert_int_equal(word_of(4), (uintptr_t)owner | HD_OWNER_LOOSE | HD_OWNER_SWEPT);
   assert_int_equal(page->credit, credit);
   assert_ptr_equal(hdi_remote_entry(owner, page)->page, page);
+  ask(free_enough_of_4); /* it tells itself */
+  assert_true(hdi_remote_is_queued(page) && hd_load_relaxed(&owner->inbox) == page);
   hdi_remote_sweep_end(owner, page);
   assert_true(is_loose(4));
   ask(free_of_4);
@@ -244,6 +274,7 @@ int main(void) {
   hd_free(hd_malloc(1));
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_full_pages_are_loose, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_freed_twice, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_swept, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_taken_over, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_not_taken_over, set_up, tear_down),
