@@ -447,7 +447,7 @@ bool hdi_thread_rest_orphans(bool now) {
 
 /* Whether a step takes or drops a heap's lock: in the child each that a thread may hold that is not there. */
 static bool takes_part(const hd_heap *heap, hd_fork_step step) {
-  if (step == HD_FORK_PREPARE) return heap->explicit_heap && hd_load_acquire(&heap->life) == HD_HEAP_USED;
+  if (step == HD_FORK_PREPARE) return hd_load_owned(&heap->explicit_heap) && hd_load_acquire(&heap->life) == HD_HEAP_USED;
   if (step == HD_FORK_PARENT) return hdi_lock_is_mine(&heap->lock);
   return !is_of_new_child(heap);
 }

@@ -1,6 +1,7 @@
 /* Collecting again and again: pages of which nothing was freed since cost nothing, and whatever was freed is found.
  *
  * SPDX-License-Identifier: MIT */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,6 +26,12 @@ static bool system_refuses;
 bool __real_hdi_os_purge(void *address, size_t bytes);
 bool __wrap_hdi_os_purge(void *address, size_t bytes);
 bool __wrap_hdi_os_purge(void *address, size_t bytes) { return !system_refuses && __real_hdi_os_purge(address, bytes); }
+
+static bool barrier_fails;
+
+bool __real_hdi_os_heavy_barrier(void);
+bool __wrap_hdi_os_heavy_barrier(void);
+bool __wrap_hdi_os_heavy_barrier(void) { return !barrier_fails && __real_hdi_os_heavy_barrier(); }
 
 /* Bytes that a call gave back. */
 static size_t collected(void) {
@@ -116,6 +123,46 @@ static void test_again_where_it_was_refused(void **state) {
   system_refuses = false;
   assert_true(collected() >= (PAGES - 1) * (HD_UNIT_BYTES - 2 * hdi_os.page_bytes) - A_GROUP * BYTES);
   assert_int_equal(collected(), 0);
+  for (size_t i = 5; i < COUNT; i += A_PAGE) hd_free(blocks[i]);
+  collected();
+}
+
+static void *collect(void *any) {
+  *(bool *)any = hd_collect(0);
+  return hdi_heap_mine();
+}
+
+/* The same of a call by a thread without a heap. */
+static size_t collected_elsewhere(void) {
+  pthread_t thread;
+  bool any = false;
+  void *heap = NULL;
+  size_t before = hd_load_relaxed(&hdi_counters.purged_bytes);
+  assert_int_equal(pthread_create(&thread, NULL, collect, &any), 0);
+  assert_int_equal(pthread_join(thread, &heap), 0);
+  size_t bytes = hd_load_relaxed(&hdi_counters.purged_bytes) - before;
+  assert_ptr_equal(heap, &hdi_heap_empty);
+  assert_int_equal(any, bytes > 0);
+  return bytes;
+}
+
+/* Nothing of a heap goes back that can't be stopped, and all of it as soon as it can. */
+static void test_again_where_nobody_was_stopped(void **state) {
+  (void)state;
+  if (!hdi_os_heavy_barrier_init()) skip();
+  take(0, COUNT);
+  for (size_t i = 0; i < COUNT; i++)
+    if (i % A_PAGE != 5) hd_free(blocks[i]);
+  hd_free(memset(hd_malloc(2 * HD_UNIT_BYTES), 1, 2 * HD_UNIT_BYTES));
+  uint32_t kept = hdi_heap_self->cached_units;
+  assert_true(kept >= 2);
+  barrier_fails = true;
+  assert_int_equal(collected_elsewhere(), 0);
+  barrier_fails = false;
+  assert_int_equal(hdi_heap_self->cached_units, kept);
+  assert_true(collected_elsewhere() >= kept * HD_UNIT_BYTES + (PAGES - 1) * (HD_UNIT_BYTES - 2 * hdi_os.page_bytes) - A_GROUP * BYTES);
+  assert_int_equal(hdi_heap_self->cached_units, 0);
+  assert_int_equal(collected_elsewhere(), 0);
   for (size_t i = 5; i < COUNT; i += A_PAGE) hd_free(blocks[i]);
   collected();
 }
@@ -228,6 +275,7 @@ int main(void) {
       cmocka_unit_test(test_behind_what_has_become_free),
       cmocka_unit_test(test_nothing_twice),
       cmocka_unit_test(test_again_where_it_was_refused),
+      cmocka_unit_test(test_again_where_nobody_was_stopped),
       cmocka_unit_test(test_as_before_in_the_current_page),
       cmocka_unit_test(test_as_before_in_other_pages),
       cmocka_unit_test(test_as_before_in_between_current),

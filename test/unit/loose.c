@@ -211,6 +211,30 @@ static void drain(void) {
   hdi_gate_leave(hdi_heap_self);
 }
 
+static void *free_enough(void *number) {
+  free_of(*(size_t *)number, ENOUGH);
+  return hdi_heap_mine();
+}
+
+/* Nor by a thread without a heap, which has no use for it: the owner is told. */
+static void test_not_taken_over_without_heap(void **state) {
+  (void)state;
+  pthread_t other;
+  void *heap = NULL;
+  size_t number = HD_MUCH_MAIL;
+  uint32_t lost = hd_load_relaxed(&owner->lost_units);
+  write_mail(number);
+  assert_int_equal(pthread_create(&other, NULL, free_enough, &number), 0);
+  assert_int_equal(pthread_join(other, &heap), 0);
+  assert_ptr_equal(heap, &hdi_heap_empty);
+  assert_true(is_loose(number) && hd_load_relaxed(&owner->inbox) == page_of(number));
+  assert_int_equal(hd_load_relaxed(&page_of(number)->remote_count), HD_REMOTE_QUEUED | ENOUGH);
+  assert_int_equal(hd_load_relaxed(&owner->lost_units), lost);
+  ask(drain);
+  assert_int_equal(word_of(number), (uintptr_t)owner);
+  assert_true(page_of(number)->state == HD_PAGE_PARTIAL && page_of(number)->credit == PER_PAGE - ENOUGH);
+}
+
 /* Somebody read the owner, and pushes the page when it is another's. */
 static void push_late(hd_unit *page) {
   hd_add(&page->remote_count, HD_REMOTE_QUEUED);
@@ -278,6 +302,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_swept, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_taken_over, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_not_taken_over, set_up, tear_down),
+      cmocka_unit_test_setup_teardown(test_not_taken_over_without_heap, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_mail_is_passed_on, set_up, tear_down),
       cmocka_unit_test_setup_teardown(test_collected, set_up, tear_down),
   };

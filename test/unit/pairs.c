@@ -129,6 +129,59 @@ static void until_blocks_are_kept(void) {
   TS_CHECK(hdi_page_count_live(page) == PER_PAGE, "%u are live", hdi_page_count_live(page));
 }
 
+/* Until none comes back: the next one is the first of the group behind. */
+static void until_all_blocks_are_kept(void) {
+  keep(TINY);
+  many_pairs(TINY);
+  hd_unit *page = class_of(TINY)->page;
+  while (page->apart != 0) pairs(TINY, 1);
+  while (keeps < 64) keep(TINY);
+  TS_CHECK(takes_turns(TINY) && page->words[0] == 0 && page->apart == 0 && page->fresh == 64, "set up otherwise");
+  keep(TINY);
+  TS_CHECK(kept[64] == page->base + 64 * TINY, "block at %td of the page", (uint8_t *)kept[64] - page->base);
+  TS_CHECK(class_of(TINY)->turn == 0 && page->group == 1, "turns where nothing comes back");
+  TS_CHECK(class_of(TINY)->page == page && hdi_page_used(page) == keeps, "%u in use in place of %u", hdi_page_used(page), keeps);
+  check_group(TINY);
+}
+
+/* What calloc takes where malloc's part is used up begins the next turn just so, and reads as zero. */
+static void of_calloc_too(void) {
+  keep(TINY);
+  many_pairs(TINY);
+  void *last = NULL;
+  int again = 0;
+  for (int i = 0; i < 1000; i++) {
+    uint8_t *p = hd_calloc(1, TINY);
+    TS_CHECK(p != NULL, "no memory");
+    for (int at = 0; at < TINY; at++) TS_CHECK(p[at] == 0, "byte %d", at);
+    memset(p, 0xff, TINY);
+    again += p == last;
+    hd_free(last = p);
+    TS_CHECK(takes_turns(TINY), "not any more after %d pairs", i);
+    check_group(TINY);
+  }
+  TS_CHECK(again <= 1000 / 32, "what was freed last is taken first, %d times", again);
+  TS_CHECK(hdi_page_used(class_of(TINY)->page) == 1, "%u in use in place of 1", hdi_page_used(class_of(TINY)->page));
+}
+
+/* A signal handler has begun the next turn after malloc found nothing, and before it entered the gate: malloc goes on with that one. */
+static void as_a_handler_has_begun(void) {
+  keep(TINY);
+  many_pairs(TINY);
+  hd_class *class = class_of(TINY);
+  hd_unit *page = class->page;
+  while (page->apart != 0) pairs(TINY, 1);
+  pairs(TINY, 1);
+  uint64_t apart = page->apart, word = page->words[0];
+  unsigned turn = class->turn, first = hd_lowest_bit(apart);
+  TS_CHECK(takes_turns(TINY) && hd_bit_count(apart) == 62 && hd_bit_count(word) == 1, "set up otherwise");
+  void *p = hdi_alloc_claim(TINY, &class->slot);
+  TS_CHECK(p == page->base + first * TINY, "block at %td in place of number %u", (uint8_t *)p - page->base, first);
+  TS_CHECK(takes_turns(TINY) && class->turn == turn, "another turn of %u", class->turn);
+  TS_CHECK(page->apart == (apart & (apart - 1)) && page->words[0] == word, "%llx are apart", (unsigned long long)page->apart);
+  check_group(TINY);
+}
+
 static void not_with_few_blocks(void) {
   touch_group(LONG);
   while (hd_bit_count(hdi_slot_bits(&class_of(LONG)->slot)) >= LEAST) keep(LONG);
@@ -250,7 +303,7 @@ int main(void) {
       ALONE(from_the_8192nd_on),    ALONE(shorter_turns_of_larger_blocks), ALONE(until_blocks_are_kept),    ALONE(not_with_few_blocks),
       ALONE(not_where_others_free), ALONE(not_with_clean_blocks),          ALONE(not_in_heaps_of_ones_own),
       ALONE(not_when_the_slot_is_taken_away), ALONE(for_one_class_at_a_time), ALONE(with_blocks_never_handed_out),
-      ALONE(no_further_than_the_page),
+      ALONE(no_further_than_the_page), ALONE(until_all_blocks_are_kept), ALONE(of_calloc_too), ALONE(as_a_handler_has_begun),
   };
   return cmocka_run_group_tests_name("pairs", tests, NULL, NULL);
 }

@@ -351,6 +351,27 @@ static void test_during_a_fork(void **state) {
   assert_ptr_equal(hdi_space_take_dirty(&hdi_space, units), unit_at(p));
 }
 
+/* And none is taken meanwhile: the block lies elsewhere, and the run stays. */
+static void test_not_taken_during_a_fork(void **state) {
+  (void)state;
+  uint8_t *p = freed(begun(8 * MIB));
+  size_t units = sparse_units();
+  hdi_lock_fork_begin();
+  hdi_lock_take(&hdi_space.lock);
+  hd_unit *run = hdi_space_take_sparse(&hdi_space, 8 * MIB >> HD_UNIT_SHIFT, 1);
+  void *q = hd_malloc(8 * MIB);
+  bool held = hdi_lock_is_mine(&hdi_space.lock);
+  hdi_lock_drop(&hdi_space.lock);
+  hdi_lock_fork_end();
+  assert_true(held);
+  assert_null(run);
+  assert_non_null(q);
+  assert_ptr_not_equal(q, p);
+  assert_int_equal(sparse_units(), units);
+  assert_int_equal(kind_at(p), HD_UNIT_SPARSE);
+  assert_ptr_equal(hd_malloc(8 * MIB), p);
+}
+
 /* When a space is full they are one run again. */
 static void test_nothing_else_is_left(void **state) {
   enum { UNITS = 40 };
@@ -391,6 +412,7 @@ int main(void) {
       cmocka_unit_test_setup(test_purged, begin),
       cmocka_unit_test_setup(test_count_for_a_quarter, begin),
       cmocka_unit_test_setup(test_during_a_fork, begin),
+      cmocka_unit_test_setup(test_not_taken_during_a_fork, begin),
       cmocka_unit_test_setup(test_nothing_else_is_left, begin),
       cmocka_unit_test_setup(test_aligned_from_the_start, begin),
   };

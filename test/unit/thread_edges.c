@@ -362,6 +362,31 @@ static void test_adoption(void **state) {
   assert_ptr_equal(first, second);
 }
 
+/* While a fork has the list no heap goes to rest: whoever asks hears that one may be waiting, as often as he asks. */
+static bool may_wait[2];
+
+static void ask_for_rest(void) {
+  for (int i = 0; i < 2; i++) may_wait[i] = hdi_thread_rest_orphans(true);
+}
+
+static void test_no_rest_during_a_fork(void **state) {
+  (void)state;
+  pthread_t thread;
+  hd_heap *heap = NULL;
+  assert_int_equal(pthread_create(&thread, NULL, own_heap, &heap), 0);
+  pthread_join(thread, NULL);
+  assert_int_equal(heap->life, HD_HEAP_ORPHAN);
+  assert_int_not_equal(heap->rested, HD_AT_REST);
+  pid_t child = fork_with(ask_for_rest);
+  uint8_t rested = heap->rested;
+  hd_collect(0);
+  if (child == 0) _exit(rested == HD_AT_REST || heap->rested != HD_AT_REST);
+  assert_child_is_well(child);
+  assert_true(may_wait[0] && may_wait[1]);
+  assert_int_not_equal(rested, HD_AT_REST);
+  assert_int_equal(heap->rested, HD_AT_REST);
+}
+
 /* The linker puts it before the library's own of this priority. */
 static __attribute__((constructor(101))) void come_first(void) {
   pthread_atfork(use_in_handler, NULL, use_in_handler);
@@ -379,6 +404,7 @@ int main(void) {
       cmocka_unit_test(test_late_frees),
       cmocka_unit_test(test_consumer),
       cmocka_unit_test(test_adoption),
+      cmocka_unit_test(test_no_rest_during_a_fork),
   };
   return cmocka_run_group_tests_name("thread_edges", tests, NULL, NULL);
 }
