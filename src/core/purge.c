@@ -21,7 +21,8 @@ enum {
   QUIET_SOON_ROUNDS = 2,   /* pages that classes keep current, pages of several units, pages of explicit heaps */
   QUIET_ROUNDS = 16,        /* the free system pages of any other page */
   IDLE_ROUNDS = 40,         /* without any change: the helper ends */
-  BATCH = 128,              /* pages handled while heaps are stopped */
+  BATCH = 128,              /* pages handled while their heap is stopped, */
+  LISTED = 1024,            /* of so many that are due */
   RETRY_TICKS = 8,
   FETCH_MOST = 64,          /* pages taken in while others wait, */
   FETCH_LOOKS = 1024,       /* pages looked at for that */
@@ -69,53 +70,72 @@ static bool hold_by_lock(hd_heap *heap) {
   return false;
 }
 
-/* Stop every heap that will stop; `held` says which and how. `self` is the caller's own heap, whose gate the caller has passed. tries: as
- * for hdi_gate_settle. */
-static bool hold_all(hd_heap *self, int tries) {
-  if (self != NULL) self->held = HD_HOLD_OWN; /* whatever the system can do */
-  if (!can_hold()) return false;
-  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    heap->held = heap == self ? HD_HOLD_OWN : HD_HOLD_NOT;
-    if (heap != self && is_walkable(heap) && !hdi_heap_is_locked(heap)) hdi_gate_raise(heap);
+static bool holds_blocks(hd_heap *heap) {
+  if (hdi_parcel_has_any(heap)) return true;
+  for (unsigned i = 0; i < HD_MEDIUM_CLASSES; i++) {
+    if (hd_peek(&heap->magazine[i].top) != hd_peek(&heap->magazine[i].first)) return true;
   }
-  bool passed = hdi_gate_barrier();
-  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (heap == self || !is_walkable(heap)) continue;
-    if (hdi_heap_is_locked(heap)) heap->held = hold_by_lock(heap) ? HD_HOLD_LOCK : HD_HOLD_NOT;
-    else if (passed && hd_load_relaxed(&heap->stopped) != 0 && hdi_gate_settle(heap, tries)) heap->held = HD_HOLD_GATE;
-  }
-  return passed;
+  return false;
 }
 
-static void let_go_all(hd_heap *self) {
+/* Whether anything that came back to a heap is not where others may take it from. */
+static bool keeps_any(hd_heap *heap) {
+  return holds_blocks(heap) || hdi_remote_has_mail(heap) || hd_peek(&heap->cached_units) != 0 || hdi_shelf_has_any(&heap->shelf);
+}
+
+/* After the barrier. Before its gate was shut the heap may have been another's, or nobody's. */
+static bool is_stopped(hd_heap *heap, int tries) { return hdi_gate_settle(heap, tries) && is_walkable(heap) && !hdi_heap_is_locked(heap); }
+
+static bool hold_by_gate(hd_heap *heap) {
+  hdi_gate_raise(heap);
+  if (hdi_gate_barrier() && is_stopped(heap, HD_GATE_TRIES)) return true;
+  hdi_gate_open(heap);
+  return false;
+}
+
+/* Stop one heap, if it will stop; `held` says how. self: the caller's own heap, whose gate the caller has passed, or NULL; it is the
+ * caller's whatever the system can do.
+ *
+ * One at a time: where more threads are at work than there are processors, the collector may itself have to wait for one while it has a
+ * heap, and all that it stopped would wait with it (decision 40). */
+static bool hold(hd_heap *heap, const hd_heap *self) {
+  unsigned held = HD_HOLD_NOT;
+  if (heap == self) held = HD_HOLD_OWN;
+  else if (!can_hold() || !is_walkable(heap)) held = HD_HOLD_NOT;
+  else if (hdi_heap_is_locked(heap)) held = hold_by_lock(heap) ? HD_HOLD_LOCK : HD_HOLD_NOT;
+  else held = hold_by_gate(heap) ? HD_HOLD_GATE : HD_HOLD_NOT;
+  heap->held = (uint8_t)held;
+  return held != HD_HOLD_NOT;
+}
+
+static void let_go(hd_heap *heap) {
+  unsigned held = heap->held;
+  heap->held = HD_HOLD_NOT;
+  if (held == HD_HOLD_LOCK) hdi_lock_drop(&heap->lock);
+  else if (held == HD_HOLD_GATE) hdi_gate_open(heap);
+}
+
+/* Do it to every heap that needs it, of threads and of one user. The answer of `needs` may be old at once. */
+static void settle_each(const hd_heap *self, bool (*needs)(hd_heap *), void (*settle)(hd_heap *)) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    unsigned held = heap->held;
-    heap->held = HD_HOLD_NOT;
-    if (heap == self) continue;
-    if (held == HD_HOLD_LOCK) hdi_lock_drop(&heap->lock);
-    /* Also then: the heap may have been a retired one when its gate was raised. */
-    if (hd_load_relaxed(&heap->stopped) != 0) hdi_gate_open(heap);
+    if (!is_walkable(heap) || hdi_heap_is_locked(heap) || !needs(heap) || !hold(heap, self)) continue;
+    settle(heap);
+    let_go(heap);
   }
 }
 
-/* Counts that are announced nowhere yet. */
-static void flush_held(void) {
-  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (heap->held == HD_HOLD_OWN || heap->held == HD_HOLD_GATE) hdi_remote_flush(heap);
-  }
-}
-
-/* The same, mail, and cached runs. All tables and parcels first: they fill the inboxes. */
-static void settle_held(void) {
+static void drain_and_drop(hd_heap *heap) {
   size_t looks = SIZE_MAX;
-  flush_held();
-  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (heap->held != HD_HOLD_OWN && heap->held != HD_HOLD_GATE) continue;
-    hdi_parcel_look(heap);
-    if (heap->held == HD_HOLD_OWN) hdi_remote_drain(heap);
-    else hdi_remote_drain_idle(heap, SIZE_MAX, &looks);
-    hdi_heap_drop_cache(heap);
-  }
+  hdi_parcel_look(heap);
+  if (heap->held == HD_HOLD_OWN) hdi_remote_drain(heap);
+  else hdi_remote_drain_idle(heap, SIZE_MAX, &looks);
+  hdi_heap_drop_cache(heap);
+}
+
+/* Counts that are announced nowhere yet, mail, and what is cached. All tables and parcels first: they fill the inboxes. */
+static __attribute__((noinline)) void settle_all(const hd_heap *self) {
+  settle_each(self, hdi_remote_holds_counts, hdi_remote_flush);
+  settle_each(self, keeps_any, drain_and_drop);
 }
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
@@ -158,17 +178,32 @@ static void tidy_loose(hd_heap *heap, hd_unit *page) {
   hdi_remote_sweep_end(heap, page);
 }
 
-static void tidy_batch(hd_unit **batch, size_t count, hd_heap *self) {
-  if (hold_all(self, HD_GATE_TRIES) || self != NULL) {
-    for (size_t i = 0; i < count; i++) {
-      if (!is_page_head(batch[i])) continue;
-      hd_heap *heap = hdi_heap_owner(batch[i]);
-      if (heap == NULL || heap->held == HD_HOLD_NOT) continue;
-      if (hdi_remote_sweep_begin(heap, batch[i])) tidy_loose(heap, batch[i]);
-      else if (hdi_remote_is_settled(heap, batch[i])) tidy_page(heap, batch[i]);
+/* Handle those of some pages that are a heap's, no more than a batch of them at a time, and take them from the list. Returns how many are
+ * left. */
+static size_t tidy_some(hd_unit **pages, size_t count, hd_heap *heap, hd_heap *self) {
+  bool held = hold(heap, self);
+  size_t left = 0, done = 0;
+  for (size_t i = 0; i < count; i++) {
+    hd_unit *page = pages[i];
+    if (hdi_heap_owner(page) != heap || done == BATCH) {
+      pages[left++] = page;
+      continue;
     }
+    done++;
+    if (!held || !is_page_head(page)) continue;
+    if (hdi_remote_sweep_begin(heap, page)) tidy_loose(heap, page);
+    else if (hdi_remote_is_settled(heap, page)) tidy_page(heap, page);
   }
-  let_go_all(self);
+  if (held) let_go(heap);
+  return left;
+}
+
+static void tidy_listed(hd_unit **pages, size_t count, hd_heap *self) {
+  while (count > 0) {
+    hd_heap *heap = hdi_heap_owner(pages[count - 1]);
+    if (heap == NULL) count--;
+    else count = tidy_some(pages, count, heap, self);
+  }
 }
 
 /* Whether a page has rested for long enough to be handled by the helper. */
@@ -232,7 +267,7 @@ static size_t step_from(hd_unit *unit, size_t left) {
 
 /* Whether there was any page to handle. */
 static bool tidy_pages(bool now, hd_heap *self, bool *changed) {
-  hd_unit *batch[BATCH];
+  static HD_LATER_DATA hd_unit *listed[LISTED];
   size_t count = 0;
   bool any = false;
   size_t top = hd_load_acquire(&hdi_space.top);
@@ -241,12 +276,12 @@ static bool tidy_pages(bool now, hd_heap *self, bool *changed) {
     step = step_from(unit, top - at); /* now: a page that is handled may be free afterwards, and the end of a longer run */
     if (!is_due(unit, &purge.sights[at], now, changed)) continue;
     any = true;
-    batch[count++] = unit;
-    if (count < BATCH) continue;
-    tidy_batch(batch, count, self);
+    listed[count++] = unit;
+    if (count < LISTED) continue;
+    tidy_listed(listed, count, self);
     count = 0;
   }
-  if (count > 0) tidy_batch(batch, count, self);
+  tidy_listed(listed, count, self);
   return any;
 }
 
@@ -266,14 +301,6 @@ static bool make_sights(void) {
 
 /* ---- the helper -------------------------------------------------------------------------------------------------- */
 
-static bool holds_blocks(hd_heap *heap) {
-  if (hdi_parcel_has_any(heap)) return true;
-  for (unsigned i = 0; i < HD_MEDIUM_CLASSES; i++) {
-    if (hd_peek(&heap->magazine[i].top) != hd_peek(&heap->magazine[i].first)) return true;
-  }
-  return false;
-}
-
 /* Whether blocks stand in magazines, or are on their way to their owners. They change no page, so that nothing else tells of them. The
  * answer may be old at once. */
 static bool any_holds_blocks(void) {
@@ -289,10 +316,7 @@ static bool one_round(void) {
   if (!hdi_lock_take_unless_fork(&purge.lock)) return true;
   changed = hdi_thread_rest_orphans(false);
   if (make_sights()) tidy_pages(false, NULL, &changed);
-  if (changed || any_holds_blocks()) {
-    if (hold_all(NULL, HD_GATE_TRIES)) settle_held();
-    let_go_all(NULL);
-  }
+  if (changed || any_holds_blocks()) settle_all(NULL);
   uint32_t delay = (uint32_t)(hd_load_owned(&hdi_options.purge_delay) / HD_TICK_MS);
   if (hd_load_owned(&hdi_options.purge)) hdi_space_purge(&hdi_space, hdi_space_tick() - delay, SIZE_MAX);
   if (hd_load_owned(&hdi_options.purge)) hdi_store_purge();
@@ -348,12 +372,8 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   if (!hdi_lock_take_unless_fork(&purge.lock)) return 0;
   if (self != NULL) hdi_gate_enter(self);
   hdi_thread_rest_orphans(true);
-  if (hold_all(self, HD_GATE_TRIES) || self != NULL) settle_held();
-  let_go_all(self);
-  if (make_sights() && tidy_pages(true, self, &changed)) { /* what has just been released stands in caches */
-    if (hold_all(self, HD_GATE_TRIES) || self != NULL) settle_held();
-    let_go_all(self);
-  }
+  settle_all(self);
+  if (make_sights() && tidy_pages(true, self, &changed)) settle_all(self); /* what has just been released stands in caches */
   if (self != NULL) hdi_gate_leave(self);
   hdi_region_open_shut();
   hdi_hardened_run_retry();
@@ -367,18 +387,40 @@ size_t hdi_purge_collect(size_t keep_bytes) {
 
 /* ---- before new memory is touched --------------------------------------------------------------------------------- */
 
-/* Mail of heaps whose threads do something else. Pages taken in. What is left waits for the next time, also with those who are inside
- * their gates. */
-static size_t fetch_held(size_t *looks) {
+/* Shut the gates of those who have mail, or have something to tell: with one barrier for all, as a thread waits for this. */
+static bool shut_gates(const hd_heap *self) {
+  if (!can_hold()) return false;
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (heap == self || !is_walkable(heap) || hdi_heap_is_locked(heap)) continue;
+    if (!hdi_remote_has_mail(heap) && !hdi_remote_holds_counts(heap)) continue;
+    hdi_gate_raise(heap);
+    heap->held = HD_HOLD_GATE;
+  }
+  return hdi_gate_barrier();
+}
+
+/* Have them tell what they know, and let those go who have no mail, or are inside their gates. */
+static void flush_shut(bool shut) {
+  for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
+    if (heap->held != HD_HOLD_GATE) continue;
+    bool stopped = shut && is_stopped(heap, 1);
+    if (stopped) hdi_remote_flush(heap);
+    if (!stopped || !hdi_remote_has_mail(heap)) let_go(heap);
+  }
+}
+
+/* Take in the mail of the others, whose threads do something else, until there is enough. Pages taken in. What is left waits for the next
+ * time, also with those who are inside their gates. */
+static size_t fetch_shut(const hd_heap *self, size_t *looks) {
   size_t fetched = 0;
-  flush_held();
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     if (heap->held == HD_HOLD_GATE) {
       size_t count = hdi_remote_drain_idle(heap, FETCH_MOST - fetched, looks);
       if (count > 0) hdi_heap_drop_runs(heap);
       fetched += count;
+      let_go(heap);
     }
-    if (heap->held != HD_HOLD_OWN && is_walkable(heap) && hdi_remote_has_much(heap)) hd_store_relaxed(&hdi_remote_much, true);
+    if (heap != self && is_walkable(heap) && hdi_remote_has_much(heap)) hd_store_relaxed(&hdi_remote_much, true);
   }
   return fetched;
 }
@@ -392,8 +434,9 @@ void hdi_purge_fetch(hd_heap *self) {
   if (!hdi_lock_try(&purge.lock)) return;
   hd_store_relaxed(&hdi_remote_much, false);
   size_t looks = FETCH_LOOKS;
-  size_t fetched = hold_all(self, 1) ? fetch_held(&looks) : 0;
-  let_go_all(self);
+  hdi_remote_flush(self);
+  flush_shut(shut_gates(self));
+  size_t fetched = fetch_shut(self, &looks);
   size_t looked = FETCH_LOOKS - looks;
   bool worth = fetched >= hd_max(FETCH_LEAST, looked / FETCH_SHARE);
   purge.fetch_pause = worth ? 0 : (uint32_t)hd_min(2 * purge.fetch_pause + 1, FETCH_PAUSE);

@@ -6,6 +6,8 @@
  * seconds. When nothing has changed for a while it ends; the next free in a slow path starts it again. A program whose heap
  * never passes 10 MiB never has a helper.
  *
+ * It stops one heap at a time, and only those from which there is something to be had (decision 40).
+ *
  * A thread that would touch new memory does one part of this by itself, without waiting for the helper: hdi_purge_fetch.
  *
  * The helper is a bare kernel thread (os.h): no thread-local storage, no C library. It owns no heap and frees nothing.

@@ -102,14 +102,22 @@ void hdi_remote_count_slow(hd_heap *self, hd_unit *page) {
   hd_remote_entry *entry = hdi_remote_entry(self, page);
   if (entry->page != page) {
     if (entry->page != NULL) announce(self, entry->page, entry->limit - entry->left);
-    entry->page = page;
+    hd_store_owned(&entry->page, page);
     entry->left = entry->limit = page->remote_limit;
   }
   if (--entry->left == 0) {
-    entry->page = NULL;
+    hd_store_owned(&entry->page, NULL);
     announce(self, page, entry->limit);
   }
   hdi_gate_leave(self);
+}
+
+bool hdi_remote_holds_counts(hd_heap *heap) {
+  if (hd_peek(&heap->parcels_open) != 0) return true;
+  for (unsigned i = 0; i < HD_REMOTE_TABLE; i++) {
+    if (hd_peek(&heap->remote[i].page) != NULL) return true;
+  }
+  return false;
 }
 
 void hdi_remote_flush(hd_heap *self) {
@@ -118,7 +126,7 @@ void hdi_remote_flush(hd_heap *self) {
     hd_remote_entry *entry = &self->remote[i];
     hd_unit *page = entry->page;
     if (page == NULL) continue;
-    entry->page = NULL;
+    hd_store_owned(&entry->page, NULL);
     announce(NULL, page, entry->limit - entry->left);
   }
 }

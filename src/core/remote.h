@@ -85,6 +85,9 @@ static inline hd_heap *hdi_remote_settle(hd_unit *page) {
 /* Announce all counts of a heap's table, and send its parcels. The caller is its owner inside the gate, or has stopped it. */
 void hdi_remote_flush(hd_heap *self);
 
+/* Whether there may be any. Any thread: the answer may be old at once. */
+bool hdi_remote_holds_counts(hd_heap *heap);
+
 /* Take in the pages of the inbox, and the parcels that have arrived. The caller is the owner inside the gate, or has the heap's lock. */
 void hdi_remote_drain(hd_heap *owner);
 

@@ -8,7 +8,7 @@ enum { KEEP_BYTES = 8 * 1024 }; /* of each size */
 
 FAST hd_shelf_item *take_first(hd_shelf *shelf, unsigned bin) {
   hd_shelf_item *item = shelf->first[bin];
-  shelf->first[bin] = item->next;
+  hd_store_owned(&shelf->first[bin], item->next);
   *item = (hd_shelf_item){NULL, 0};
   return item;
 }
@@ -27,7 +27,7 @@ void hdi_shelf_give(hd_shelf *shelf, void *memory, size_t bytes, bool keep) {
     return;
   }
   *(hd_shelf_item *)memory = (hd_shelf_item){first, count};
-  shelf->first[bin] = memory;
+  hd_store_owned(&shelf->first[bin], (hd_shelf_item *)memory);
 }
 
 void hdi_shelf_clear(hd_shelf *shelf) {

@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/atomic.h"
+
 enum { HD_SHELF_BINS = 6 }; /* the store's sizes up to 2 KiB */
 
 typedef struct hd_shelf_item {
@@ -30,5 +32,12 @@ void hdi_shelf_give(hd_shelf *shelf, void *memory, size_t bytes, bool keep);
 
 /* Give all of it back to the store. */
 void hdi_shelf_clear(hd_shelf *shelf);
+
+/* Whether anything lies there. Any thread: the answer may be old at once. */
+static inline bool hdi_shelf_has_any(hd_shelf *shelf) {
+  bool any = false;
+  for (unsigned bin = 0; bin < HD_SHELF_BINS; bin++) any |= hd_peek(&shelf->first[bin]) != NULL;
+  return any;
+}
 
 #endif

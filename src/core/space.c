@@ -224,7 +224,9 @@ static hd_unit *carve(hd_space *space, hd_unit *run, size_t run_units, size_t sk
   return first;
 }
 
-static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, size_t tries, bool *zeroed) {
+/* *end: where the clean memory ends that it is from; 0: it is dirty, or there is none. */
+static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, size_t tries, size_t *end) {
+  *end = 0;
   unsigned kind = HD_UNIT_DIRTY;
   hd_unit *run = best_fit(space, &space->dirty, units, align_units, tries);
   if (run == NULL) {
@@ -235,19 +237,15 @@ static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, siz
   size_t run_units = run->run_units;
   size_t skip = hdi_space_misfit(space, run, align_units);
   detach(space, run);
-  *zeroed = kind == HD_UNIT_CLEAN;
-  if (kind == HD_UNIT_CLEAN) {
-    size_t at = (size_t)(run - space->units);
-    hdi_space_huge_enter(space, at + skip, at + skip + units, at + run_units, HD_TOUCH_PERHAPS);
-  }
+  if (kind == HD_UNIT_CLEAN) *end = (size_t)(run - space->units) + run_units;
   return carve(space, run, run_units, skip, units, kind);
 }
 
 /* A small space is full: what is left at its top joins the free run below, if there is one. */
 static void absorb_top(hd_space *space) {
-  size_t top = hd_load_relaxed(&space->top);
-  if (!space->fixed || top == space->unit_count) return;
-  hd_store_release(&space->top, space->unit_count);
+  if (!space->fixed) return;
+  size_t top = hd_exchange(&space->top, space->unit_count);
+  if (top == space->unit_count) return;
   give_locked(space, space->units + top, space->unit_count - top, true, hdi_space_tick());
 }
 
@@ -282,8 +280,9 @@ static void put_aside(void) {
   if (units < ASIDE_MIN) units = 0; /* what is changed here is copied for the child, so a program that waits for its forks pays nothing */
   space->aside_units = units;
   if (units == 0 || hd_load_owned(&hdi_options.limit) != 0) return;
-  bool zeroed = false;
-  hd_unit *first = take_free(space, units, 1, FIT_TRIES, &zeroed);
+  size_t end = 0;
+  hd_unit *first = take_free(space, units, 1, FIT_TRIES, &end);
+  bool zeroed = end != 0;
   if (first == NULL) {
     first = take_longest(space, &zeroed);
     if (first == NULL) return;
@@ -349,30 +348,49 @@ static SLOW hd_unit *take_during_fork(hd_space *space, size_t units, size_t alig
 
 /* ---- taking ------------------------------------------------------------------------------------------------------------- */
 
-static hd_unit *take_locked(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
-  size_t skipped = 0;
+/* Memory that was free before. What the system is asked comes after the lock (decision 40). false: a fork has that. */
+static bool take_used(hd_space *space, size_t units, size_t align_units, hd_unit **first, bool *zeroed) {
+  size_t end = 0;
+  if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&space->lock))) return false;
   take_in_deferred(space);
-  hd_unit *first = take_free(space, units, align_units, FIT_TRIES, zeroed);
-  if (first != NULL) return first;
-  first = take_fresh(space, units, align_units, touch_of(units), &skipped);
-  *zeroed = !space->fixed;
-  if (skipped > 0) give_locked(space, first - skipped, skipped, space->fixed, hdi_space_tick());
-  if (first != NULL) return first;
+  *first = take_free(space, units, align_units, FIT_TRIES, &end);
+  hdi_lock_drop(&space->lock);
+  *zeroed = end != 0;
+  if (HD_LIKELY(end == 0)) return true;
+  size_t at = (size_t)(*first - space->units);
+  hdi_space_huge_enter(space, at, at + units, end, HD_TOUCH_PERHAPS);
+  return true;
+}
+
+/* The same where there is nothing else: by a look at every run, also at those that are kept for others. */
+static SLOW bool take_last(hd_space *space, size_t units, size_t align_units, hd_unit **first, bool *zeroed) {
+  size_t end = 0;
+  if (!hdi_lock_take_unless_fork(&space->lock)) return false;
+  take_in_deferred(space);
   absorb_top(space);
   take_in_sparse(space);
-  return take_free(space, units, align_units, SIZE_MAX, zeroed); /* look at every run */
+  *first = take_free(space, units, align_units, SIZE_MAX, &end);
+  hdi_lock_drop(&space->lock);
+  *zeroed = end != 0;
+  return true;
+}
+
+static hd_unit *take_new(hd_space *space, size_t units, size_t align_units, hd_touch touch, bool *zeroed) {
+  size_t skipped = 0;
+  hd_unit *first = take_fresh(space, units, align_units, touch, &skipped);
+  *zeroed = !space->fixed;
+  if (skipped > 0) hdi_space_give(space, first - skipped, skipped, space->fixed);
+  return first;
 }
 
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
   HD_ASSERT(units > 0 && hd_is_power_of_2(align_units));
-  hd_unit *first;
+  hd_unit *first = NULL;
   if (HD_UNLIKELY(!hdi_space_allows(space, units))) return NULL;
-  if (HD_LIKELY(hdi_lock_take_unless_fork(&space->lock))) {
-    first = take_locked(space, units, align_units, zeroed);
-    hdi_lock_drop(&space->lock);
-  } else {
-    first = take_during_fork(space, units, align_units, zeroed);
-  }
+  bool done = take_used(space, units, align_units, &first, zeroed);
+  if (done && first == NULL) first = take_new(space, units, align_units, touch_of(units), zeroed);
+  if (HD_UNLIKELY(done && first == NULL)) done = take_last(space, units, align_units, &first, zeroed);
+  if (HD_UNLIKELY(!done)) first = take_during_fork(space, units, align_units, zeroed);
   hdi_space_huge_look();
   if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
@@ -399,30 +417,38 @@ static size_t take_behind(hd_space *space, hd_unit *next, size_t more, bool *zer
   return at + run_units;
 }
 
-static hd_unit *take_kind(hd_space *space, size_t units, size_t align_units, unsigned kind, bool grow) {
-  hd_unit *first = NULL;
-  size_t skipped = 0;
-  if (!hdi_lock_take_unless_fork(&space->lock)) return NULL;
+/* false: a fork has the lock. */
+static bool take_kind(hd_space *space, size_t units, size_t align_units, unsigned kind, hd_unit **first) {
+  if (!hdi_lock_take_unless_fork(&space->lock)) return false;
   take_in_deferred(space);
   hd_unit *run = best_fit(space, bins_of(space, kind), units, align_units, FIT_TRIES);
   if (run != NULL) {
     size_t run_units = run->run_units, skip = hdi_space_misfit(space, run, align_units);
     detach(space, run);
-    first = carve(space, run, run_units, skip, units, kind);
-  } else if (grow) {
-    first = take_fresh(space, units, align_units, HD_TOUCH_PERHAPS, &skipped); /* pages are moved there */
-    if (skipped > 0) give_locked(space, first - skipped, skipped, false, hdi_space_tick());
+    *first = carve(space, run, run_units, skip, units, kind);
+    hd_store_owned(&(*first)->run_units, (uint32_t)units);
   }
   hdi_lock_drop(&space->lock);
+  return true;
+}
+
+hd_unit *hdi_space_take_clean(hd_space *space, size_t units, size_t align_units) {
+  hd_unit *first = NULL;
+  bool zeroed = false;
+  if (!take_kind(space, units, align_units, HD_UNIT_CLEAN, &first) || first != NULL) return first;
+  first = take_new(space, units, align_units, HD_TOUCH_PERHAPS, &zeroed); /* pages are moved there */
   if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
 }
 
-hd_unit *hdi_space_take_clean(hd_space *space, size_t units, size_t align_units) {
-  return take_kind(space, units, align_units, HD_UNIT_CLEAN, true);
+static hd_unit *take_again(hd_space *space, size_t units, unsigned kind) {
+  hd_unit *first = NULL;
+  take_kind(space, units, 1, kind, &first);
+  return first;
 }
-hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units) { return take_kind(space, units, 1, HD_UNIT_CLEAN, false); }
-hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_kind(space, units, 1, HD_UNIT_DIRTY, false); }
+
+hd_unit *hdi_space_take_clean_again(hd_space *space, size_t units) { return take_again(space, units, HD_UNIT_CLEAN); }
+hd_unit *hdi_space_take_dirty(hd_space *space, size_t units) { return take_again(space, units, HD_UNIT_DIRTY); }
 
 hd_unit *hdi_space_take_sparse(hd_space *space, size_t units, size_t align_units) {
   if (hd_load_relaxed(&space->sparse.units) < units || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
@@ -540,8 +566,8 @@ bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more
   size_t at = (size_t)(first - space->units) + units;
   bool fresh = at == hd_load_relaxed(&space->top);
   size_t end = take_behind(space, first + units, more, zeroed);
-  if (end != 0 && fresh) hdi_space_huge_enter(space, at, at + more, end, HD_TOUCH_PERHAPS);
   hdi_lock_drop(&space->lock);
+  if (end != 0 && fresh) hdi_space_huge_enter(space, at, at + more, end, HD_TOUCH_PERHAPS);
   if (end != 0) hd_store_owned(&first->run_units, (uint32_t)(units + more));
   return end != 0;
 }

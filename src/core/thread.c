@@ -224,13 +224,13 @@ hd_heap *hdi_thread_new_heap(hd_space *space, bool explicit_heap) {
 void hdi_thread_retire_heap(hd_heap *heap) {
   hd_store_release(&heap->life, (uint32_t)HD_HEAP_DEAD);
   memset((void *)heap->class, 0, sizeof heap->class);
-  memset(heap->remote, 0, sizeof heap->remote);
+  for (unsigned i = 0; i < HD_REMOTE_TABLE; i++) hd_store_owned(&heap->remote[i].page, NULL);
   hd_store_owned(&heap->explicit_heap, false);
   hd_store_owned(&heap->one_user, false);
   hd_store_owned(&heap->own_space, false);
   heap->runs = heap->claims = 0;
   memset(heap->cached, 0, sizeof heap->cached);
-  heap->cached_units = 0;
+  hd_store_owned(&heap->cached_units, 0);
   heap->name[0] = 0;
   if (HD_LIKELY(hdi_lock_take_unless_fork(&pool.lock))) {
     heap->next_orphan = pool.retired;

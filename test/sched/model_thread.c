@@ -162,3 +162,33 @@ const sched_model model_heap_destroy = {
     .fibre = {destroy_owner, destroy_freer, destroy_third},
     .check = model_check,
 };
+
+/* ---- heap_retire: a heap of one user ends while a collector is about to stop it, and is made again as one that is used under its lock */
+
+static void retire_setup(void) {
+  shadow_start();
+  model_make_heap(1);
+  heap = hd_heap_create(&(hd_heap_config){.struct_bytes = sizeof(hd_heap_config), .one_user = true});
+  block[0] = take_from(heap, BYTES_8);
+  block[1] = take_from(heap, BYTES_8);
+  give(block[0]); /* the heap keeps it for its next one */
+}
+
+static void retire_user(void) {
+  shadow_dead(block[1]);
+  hd_heap_destroy(heap);
+  hd_heap *second = hd_heap_create(NULL);
+  void *p = take_from(second, BYTES_8), *q = take_from(second, BYTES_8);
+  give(p);
+  p = take_from(second, BYTES_8);
+  give(q);
+  give(p);
+}
+
+const sched_model model_heap_retire = {
+    .name = "heap_retire",
+    .about = "a heap of one user ends while a collector is about to stop it, and is made again as one that is used under its lock",
+    .setup = retire_setup,
+    .fibre = {retire_user, model_collector},
+    .check = model_check,
+};

@@ -6,7 +6,7 @@
 #include "core/thread.h"
 
 extern const sched_model model_push_collect, model_region_release, model_page_reuse, model_block_reuse;
-extern const sched_model model_adopt, model_rest, model_exit_free, model_heap_destroy;
+extern const sched_model model_adopt, model_rest, model_exit_free, model_heap_destroy, model_heap_retire;
 extern const sched_model model_parcels, model_parcel_collect, model_turns, model_turns_adopt;
 extern const sched_model model_loose, model_loose_collect;
 extern const sched_model model_fork_free, model_purge_alloc, model_last_bit, model_put_back, model_put_back_user, model_look;
@@ -15,7 +15,7 @@ const sched_model *const sched_models[] = {
     &model_push_collect, &model_adopt,     &model_heap_destroy, &model_region_release, &model_page_reuse,     &model_exit_free,
     &model_fork_free,    &model_purge_alloc, &model_last_bit,   &model_block_reuse,    &model_parcels,        &model_parcel_collect,
     &model_put_back,     &model_put_back_user, &model_turns,     &model_turns_adopt,    &model_look,
-    &model_rest,       &model_loose,       &model_loose_collect,
+    &model_rest,       &model_loose,       &model_loose_collect, &model_heap_retire,
     NULL,
 };
 

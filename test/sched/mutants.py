@@ -69,6 +69,10 @@ MUTANTS = [
     Mutant("loose_collect", "a collector keeps a page", "core/remote.c", [
         ("  hd_swap_if(&page->owner, &word, (uintptr_t)heap | HD_OWNER_LOOSE);", "  (void)word;")]),
 
+    Mutant("heap_retire", "a collector does not look whose heap it has stopped", "core/purge.c", [
+        ("return hdi_gate_settle(heap, tries) && is_walkable(heap) && !hdi_heap_is_locked(heap);",
+         "return hdi_gate_settle(heap, tries);")]),
+
     Mutant("heap_destroy", "another thread's free does not take the heap's lock", "core/alloc.c", [
         ("  hdi_lock_take(&owner->lock);\n  bool live", "  bool live")]),
     Mutant("heap_destroy", "a retired heap stays in the list", "core/thread.c", [("pool.retired = heap->next_orphan;", "")]),
@@ -88,7 +92,7 @@ MUTANTS = [
         ("  else hdi_remote_count_slow(self, head);\n",
          "  else hdi_remote_count_slow(self, head);\n  hd_store_release(state, HD_BLOCK_FREE);\n")]),
     Mutant("region_release", "a flushed table keeps its pages", "core/remote.c", [
-        ("    entry->page = NULL;\n    announce(NULL, page, entry->limit - entry->left);",
+        ("    hd_store_owned(&entry->page, NULL);\n    announce(NULL, page, entry->limit - entry->left);",
          "    announce(NULL, page, entry->limit - entry->left);")]),
     Mutant("page_reuse", "taken from the inbox, but still marked as queued", "core/remote.c", [
         ("hd_exchange(&page->remote_count, 0u)", "hd_exchange(&page->remote_count, HD_REMOTE_QUEUED)")]),
@@ -168,8 +172,8 @@ MUTANTS = [
     Mutant("parcel_collect", "a block is put into a parcel outside the gate", "core/parcel.c", [
         ("if (HD_UNLIKELY(hdi_gate_is_inside(self) || !hdi_gate_try(self))) return false;", "")]),
     Mutant("parcel_collect", "parcels are taken in for heaps that are not held", "core/purge.c", [
-        ("    if (heap->held != HD_HOLD_OWN && heap->held != HD_HOLD_GATE) continue;\n    hdi_parcel_look(heap);\n",
-         "    hdi_parcel_look(heap);\n    if (heap->held != HD_HOLD_OWN && heap->held != HD_HOLD_GATE) continue;\n")]),
+        ("!needs(heap) || !hold(heap, self)) continue;\n    settle(heap);\n    let_go(heap);",
+         "!needs(heap)) continue;\n    bool held = hold(heap, self);\n    settle(heap);\n    if (held) let_go(heap);")]),
 
     Mutant("last_bit", "a block's byte is free before its bit is set", "core/page.h", [
         ("  hd_store_owned(word, *word | (uint64_t)1 << (index & 63));\n", ""),

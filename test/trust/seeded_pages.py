@@ -216,7 +216,7 @@ CLAIMS = [
     Fault("memory that was given back keeps its huge pages", "core/space_huge.c", "unit.huge",
           "  if (bytes >= TAKE_BACK_BYTES) hdi_space_leave_huge(", "  if (bytes < 0) hdi_space_leave_huge("),
     Fault("memory that was given back never has huge pages again", "core/space.c", "unit.huge",
-          "  if (kind == HD_UNIT_CLEAN) {\n    size_t at", "  if (kind == HD_UNIT_NONE) {\n    size_t at"),
+          "  if (HD_LIKELY(end == 0)) return true;\n", "  return true;\n"),
     Fault("thin pages speak against runs", "core/space_huge.c", "unit.huge",
           "  if (whom == RUNS && hd_load_relaxed(&unit->kind) == HD_UNIT_PAGE) return NOBODY;\n", ""),
     Fault("runs speak for runs that may be pages", "core/space_huge.c", "unit.huge",
@@ -397,7 +397,7 @@ ZEROES = [
     Fault("an explicit heap keeps maps", "core/page.c", "unit.shelf", "bool keep = !heap->explicit_heap && ", "bool keep = "),
     Fault("maps stay on the shelf when a heap drops its runs", "core/heap.c", "unit.shelf", "  hdi_shelf_clear(&heap->shelf);\n", ""),
     Fault("a dirty run is handed out as clean", "core/space.c", "unit.heap",
-          "*zeroed = kind == HD_UNIT_CLEAN;\n  if (kind", "*zeroed = true;\n  if (kind"),
+          "  if (kind == HD_UNIT_CLEAN) *end =", "  *end ="),
     Fault("the end of a shrunk block counts as clean", "core/large.c", "unit.large_moves",
           "hdi_space_give(space_of(first), first + wanted, units - wanted, true);",
           "hdi_space_give(space_of(first), first + wanted, units - wanted, false);"),
@@ -444,7 +444,7 @@ LOOSE = [
     Fault("mail does not settle a page", "core/remote.c", "unit.loose",
           "    hd_heap *now = hdi_remote_settle(page);", "    hd_heap *now = hdi_heap_owner(page);"),
     Fault("a collector passes over loose pages", "core/purge.c", "unit.loose",
-          "      if (hdi_remote_sweep_begin(heap, batch[i])) tidy_loose(heap, batch[i]);\n      else if", "      if"),
+          "    if (hdi_remote_sweep_begin(heap, page)) tidy_loose(heap, page);\n    else if", "    if"),
     Fault("what a collector has been at stays with its heap", "core/purge.c", "unit.loose",
           "  hdi_remote_sweep_end(heap, page);\n", "  hdi_remote_settle(page);\n"),
     Fault("a collector sweeps whoever's pages", "core/remote.c", "unit.loose",
@@ -452,4 +452,32 @@ LOOSE = [
           "  uintptr_t word = hd_load_relaxed(&page->owner);\n  (void)heap;\n  return"),
 ]
 
-OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE]
+# Decision 40: whom a collector stops.
+STOPS = [
+    Fault("runs in a cache stay there", "core/purge.c", "unit.stops", " || hd_peek(&heap->cached_units) != 0", ""),
+    Fault("maps on a shelf stay there", "core/purge.c", "unit.stops", " || hdi_shelf_has_any(&heap->shelf)", ""),
+    Fault("blocks in a magazine stay there", "core/purge.c", "unit.stops",
+          "return holds_blocks(heap) || hdi_remote_has_mail", "return hdi_remote_has_mail"),
+    Fault("mail stays in an inbox", "core/purge.c", "unit.stops", " || hdi_remote_has_mail(heap) ||", " ||"),
+    Fault("nobody asks for what is counted", "core/remote.c", "unit.stops",
+          "    if (hd_peek(&heap->remote[i].page) != NULL) return true;\n", ""),
+    Fault("nobody asks for parcels that are being filled", "core/remote.c", "unit.parcel",
+          "  if (hd_peek(&heap->parcels_open) != 0) return true;\n", ""),
+    Fault("threads are stopped that have nothing", "core/purge.c", "unit.stops", " || !needs(heap)", ""),
+    Fault("a thread is stopped for as long as it has pages", "core/purge.c", "unit.stops", " || done == BATCH", ""),
+    Fault("pages beyond a batch are forgotten", "core/purge.c", "unit.stops",
+          "    if (hdi_heap_owner(page) != heap || done == BATCH) {\n",
+          "    if (done == BATCH) break;\n    if (hdi_heap_owner(page) != heap) {\n"),
+    Fault("who needs memory stops everybody", "core/purge.c", "unit.stops",
+          "    if (!hdi_remote_has_mail(heap) && !hdi_remote_holds_counts(heap)) continue;\n", ""),
+    Fault("who needs memory has nobody tell what they have counted", "core/purge.c", "unit.stops",
+          "    if (stopped) hdi_remote_flush(heap);\n", ""),
+    Fault("a heap that was stopped stays so", "core/purge.c", "unit.stops",
+          "  else if (held == HD_HOLD_GATE) hdi_gate_open(heap);\n", ""),
+    Fault("others wait while the space grows", "core/space.c", "unit.stops",
+          "  hd_unit *first = take_fresh(space, units, align_units, touch, &skipped);\n",
+          "  hdi_lock_take(&space->lock);\n  hd_unit *first = take_fresh(space, units, align_units, touch, &skipped);\n"
+          "  hdi_lock_drop(&space->lock);\n"),
+]
+
+OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS]

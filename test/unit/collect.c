@@ -58,18 +58,18 @@ static size_t heads(void) {
   return count;
 }
 
-/* First of all: no page has been looked at. The collector handles 128 of them at a time, and the last five of these, whose blocks came back
- * just now, become free while it is at the last. Two stay with the heap; three are joined with the long run behind them, into whose middle
+/* First of all: no page has been looked at. The collector lists 1,024 of them at a time, and the last five of these, whose blocks came back
+ * just now, become free while it is at these. Two stay with the heap; three are joined with the long run behind them, into whose middle
  * it goes on. What lies behind that is found. */
 static void test_behind_what_has_become_free(void **state) {
   (void)state;
-  enum { BATCH = 128, LAST = 5, LONG = 40 };
-  void *last[LAST + 1], *small[BATCH * HD_UNIT_BYTES / HD_SMALL_MAX];
+  enum { LISTED = 1024, LAST = 5, LONG = 40 };
+  static void *last[LAST + 1], *small[LISTED * HD_UNIT_BYTES / HD_SMALL_MAX];
   size_t count = 0;
   assert_int_equal(hd_option_set("purge", "off"), HD_OK); /* nobody else collects */
-  while (heads() < BATCH - LAST) assert_non_null(small[count++] = hd_malloc(HD_SMALL_MAX));
+  while (heads() < LISTED - LAST) assert_non_null(small[count++] = hd_malloc(HD_SMALL_MAX));
   for (size_t i = 0; i < LAST; i++) assert_non_null(last[i] = hd_malloc(HD_MEDIUM_MAX - i * 4096));
-  assert_int_equal(heads(), BATCH);
+  assert_int_equal(heads(), LISTED);
   uint8_t *run = hd_malloc(LONG * HD_UNIT_BYTES);
   assert_ptr_equal(run, (uint8_t *)last[LAST - 1] + hdi_space_find(last[LAST - 1])->run_units * (size_t)HD_UNIT_BYTES);
   memset(run, 1, LONG * HD_UNIT_BYTES);
