@@ -53,6 +53,8 @@ static size_t count_stopped(void) {
   return count;
 }
 
+static bool barrier_fails;
+
 bool __real_hdi_os_heavy_barrier(void);
 bool __wrap_hdi_os_heavy_barrier(void);
 bool __wrap_hdi_os_heavy_barrier(void) {
@@ -60,7 +62,7 @@ bool __wrap_hdi_os_heavy_barrier(void) {
   seen.most = hd_max(seen.most, count_stopped());
   for (size_t i = 0; i < THREADS; i++) seen.in_all[i] += workers[i].heap != NULL && hd_load_relaxed(&workers[i].heap->stopped) != 0;
   seen.purges = 0;
-  return __real_hdi_os_heavy_barrier();
+  return !barrier_fails && __real_hdi_os_heavy_barrier();
 }
 
 bool __real_hdi_os_purge(void *address, size_t bytes);
@@ -257,7 +259,39 @@ static void test_mail_alone(void **state) {
   assert_false(hdi_remote_has_mail(workers[0].heap) || hdi_remote_holds_counts(workers[1].heap));
 }
 
-/* Who needs memory takes in the mail of one who does not read it, and has those tell who have counted; the others go on. */
+/* It may have been in vain just now, and then waits for a while. */
+static void fetch(void) {
+  memset(&seen, 0, sizeof seen);
+  hdi_gate_enter(hdi_heap_self);
+  for (int pause = 0; pause < 10000 && seen.barriers == 0; pause++) hdi_purge_fetch(hdi_heap_self);
+  hdi_gate_leave(hdi_heap_self);
+  assert_int_equal(seen.barriers, 1);
+  assert_int_equal(count_stopped(), 0);
+}
+
+static void enter(worker *self) { hdi_gate_enter(self->heap); }
+static void leave(worker *self) { hdi_gate_leave(self->heap); }
+
+/* Nor from anybody who can't be stopped. */
+static void test_fetch_from_nobody(void **state) {
+  (void)state;
+  if (!hdi_os_heavy_barrier_init()) skip();
+  ask(&workers[0], fill);
+  ask(&workers[1], free_of_first);
+  barrier_fails = true;
+  fetch();
+  barrier_fails = false;
+  assert_true(hdi_remote_has_much(workers[0].heap) && hdi_remote_holds_counts(workers[1].heap));
+  ask(&workers[0], enter);
+  fetch();
+  ask(&workers[0], leave);
+  assert_true(hdi_remote_has_much(workers[0].heap) && !hdi_remote_holds_counts(workers[1].heap));
+  fetch();
+  assert_false(hdi_remote_has_mail(workers[0].heap));
+}
+
+/* Who needs memory takes in the mail of one who does not read it, and has those tell who have counted; the others go on, and nobody takes
+ * a heap's lock. */
 static void test_fetch_from_those_with_mail(void **state) {
   (void)state;
   if (!hdi_os_heavy_barrier_init()) skip();
@@ -266,13 +300,13 @@ static void test_fetch_from_those_with_mail(void **state) {
   ask(&workers[1], free_of_first);
   assert_true(hdi_remote_has_much(workers[0].heap));
   assert_true(hdi_remote_holds_counts(workers[1].heap));
-  memset(&seen, 0, sizeof seen);
-  hdi_gate_enter(hdi_heap_self);
-  for (int pause = 0; pause < 10000 && seen.barriers == 0; pause++) hdi_purge_fetch(hdi_heap_self); /* it was in vain before */
-  hdi_gate_leave(hdi_heap_self);
-  assert_int_equal(seen.barriers, 1);
+  hd_heap *locked = hd_heap_create(NULL);
+  assert_non_null(locked);
+  hdi_lock_take(&locked->lock);
+  fetch();
+  hdi_lock_drop(&locked->lock);
+  hd_heap_destroy(locked);
   for (size_t i = 0; i < THREADS; i++) assert_int_equal(seen.in_all[i], i < 2);
-  assert_int_equal(count_stopped(), 0);
   assert_int_not_equal(hd_load_relaxed(&told->kind), HD_UNIT_PAGE);
   assert_false(hdi_remote_has_mail(workers[0].heap));
   assert_false(hdi_remote_holds_counts(workers[1].heap));
@@ -304,6 +338,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_nobody_without_need, start, end),
       cmocka_unit_test_setup_teardown(test_each_thing_kept, start, end),
       cmocka_unit_test_setup_teardown(test_mail_alone, start, end),
+      cmocka_unit_test_setup_teardown(test_fetch_from_nobody, start, end),
       cmocka_unit_test_setup_teardown(test_fetch_from_those_with_mail, start, end),
       cmocka_unit_test_setup_teardown(test_so_many_pages_at_a_time, start, end),
   };
