@@ -511,7 +511,14 @@ static void sized_free_large(void) { sut->free_sized(make(300000), 300001); }
 static void sized_free_class(void) { sut->free_sized(make(50), 64); }
 static void sized_free_zero(void) { sut->free_sized(make(50), 0); }
 static void sized_free_aligned(void) { sut->free_aligned_sized(sut->aligned_alloc(256, 100), 256, 256); }
-static void sized_free_alignment(void) { sut->free_aligned_sized(sut->aligned_alloc(256, 100), (size_t)1 << 40, 100); }
+/* The space may begin at a multiple of 1 TiB, and one block in it with it. */
+static void sized_free_alignment(void) {
+  const size_t alignment = (size_t)1 << 40;
+  void *p = sut->aligned_alloc(256, 100);
+  if ((uintptr_t)p % alignment == 0) p = sut->aligned_alloc(256, 100);
+  sut->free_aligned_sized(p, alignment, 100);
+}
+
 static void sized_delete(void) { delete_sized(WITH_SIZE("_ZdlPv"), 24, 32); }
 static void sized_delete_array(void) { delete_sized(WITH_SIZE("_ZdaPv"), 800, 8); }
 static void sized_delete_aligned(void) { delete_aligned(WITH_SIZE("_ZdlPv") "St11align_val_t", 100, 104, 256); }
