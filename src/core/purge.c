@@ -83,8 +83,11 @@ static bool keeps_any(hd_heap *heap) {
   return holds_blocks(heap) || hdi_remote_has_mail(heap) || hd_peek(&heap->cached_units) != 0 || hdi_shelf_has_any(&heap->shelf);
 }
 
+/* Whether it is a thread's heap, or of one user. */
+static bool has_gate(hd_heap *heap) { return is_walkable(heap) && !hdi_heap_is_locked(heap); }
+
 /* After the barrier. Before its gate was shut the heap may have been another's, or nobody's. */
-static bool is_stopped(hd_heap *heap, int tries) { return hdi_gate_settle(heap, tries) && is_walkable(heap) && !hdi_heap_is_locked(heap); }
+static bool is_stopped(hd_heap *heap, int tries) { return hdi_gate_settle(heap, tries) && has_gate(heap); }
 
 static bool hold_by_gate(hd_heap *heap) {
   hdi_gate_raise(heap);
@@ -101,7 +104,7 @@ static bool hold_by_gate(hd_heap *heap) {
 static bool hold(hd_heap *heap, const hd_heap *self) {
   unsigned held = HD_HOLD_NOT;
   if (heap == self) held = HD_HOLD_OWN;
-  else if (!can_hold() || !is_walkable(heap)) held = HD_HOLD_NOT;
+  else if (!can_hold() || !is_walkable(heap)) return false;
   else if (hdi_heap_is_locked(heap)) held = hold_by_lock(heap) ? HD_HOLD_LOCK : HD_HOLD_NOT;
   else held = hold_by_gate(heap) ? HD_HOLD_GATE : HD_HOLD_NOT;
   heap->held = (uint8_t)held;
@@ -115,10 +118,10 @@ static void let_go(hd_heap *heap) {
   else if (held == HD_HOLD_GATE) hdi_gate_open(heap);
 }
 
-/* Do it to every heap that needs it, of threads and of one user. The answer of `needs` may be old at once. */
+/* Do it to every heap with a gate that needs it. The answer of `needs` may be old at once. */
 static void settle_each(const hd_heap *self, bool (*needs)(hd_heap *), void (*settle)(hd_heap *)) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (!is_walkable(heap) || hdi_heap_is_locked(heap) || !needs(heap) || !hold(heap, self)) continue;
+    if (!has_gate(heap) || !needs(heap) || !hold(heap, self)) continue;
     settle(heap);
     let_go(heap);
   }
@@ -132,7 +135,8 @@ static void drain_and_drop(hd_heap *heap) {
   hdi_heap_drop_cache(heap);
 }
 
-/* Counts that are announced nowhere yet, mail, and what is cached. All tables and parcels first: they fill the inboxes. */
+/* Counts that are announced nowhere yet, mail, and what is cached. All tables and parcels first: they fill the inboxes. One copy of it for
+ * its callers: there is no room for three where it lies (heddle.ld). */
 static __attribute__((noinline)) void settle_all(const hd_heap *self) {
   settle_each(self, hdi_remote_holds_counts, hdi_remote_flush);
   settle_each(self, keeps_any, drain_and_drop);
@@ -391,7 +395,7 @@ size_t hdi_purge_collect(size_t keep_bytes) {
 static bool shut_gates(const hd_heap *self) {
   if (!can_hold()) return false;
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
-    if (heap == self || !is_walkable(heap) || hdi_heap_is_locked(heap)) continue;
+    if (heap == self || !has_gate(heap)) continue;
     if (!hdi_remote_has_mail(heap) && !hdi_remote_holds_counts(heap)) continue;
     hdi_gate_raise(heap);
     heap->held = HD_HOLD_GATE;

@@ -482,6 +482,7 @@ hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
 hd_unit *hdi_space_take_across(hd_space *space, size_t units, size_t least, size_t *dirty) {
   hd_unit *first = NULL;
   bool zeroed = false;
+  size_t end = 0;
   if (!hdi_space_allows(space, units) || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
   take_in_deferred(space);
   uint64_t filled = best_fit(space, &space->dirty, units, 1, FIT_TRIES) == NULL ? space->dirty.filled : 0;
@@ -490,16 +491,16 @@ hd_unit *hdi_space_take_across(hd_space *space, size_t units, size_t least, size
     for (; run != NULL && tries > 0 && first == NULL; run = run->next, tries--) {
       *dirty = run->run_units;
       HD_ASSERT(*dirty < units); /* what best_fit did not find among as many is not here either */
-      size_t end = *dirty >= least ? take_behind(space, run + *dirty, units - *dirty, &zeroed) : 0;
-      if (end == 0) continue;
-      size_t at = (size_t)(run - space->units);
-      hdi_space_huge_enter(space, at + *dirty, at + units, end, HD_TOUCH_PERHAPS);
-      first = run;
+      end = *dirty >= least ? take_behind(space, run + *dirty, units - *dirty, &zeroed) : 0;
+      if (end != 0) first = run;
     }
   }
   if (first != NULL) detach(space, first);
   hdi_lock_drop(&space->lock);
-  if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
+  if (first == NULL) return NULL;
+  size_t at = (size_t)(first - space->units);
+  hdi_space_huge_enter(space, at + *dirty, at + units, end, HD_TOUCH_PERHAPS);
+  hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
 }
 

@@ -511,6 +511,7 @@ static void sized_free_large(void) { sut->free_sized(make(300000), 300001); }
 static void sized_free_class(void) { sut->free_sized(make(50), 64); }
 static void sized_free_zero(void) { sut->free_sized(make(50), 0); }
 static void sized_free_aligned(void) { sut->free_aligned_sized(sut->aligned_alloc(256, 100), 256, 256); }
+
 /* The space may begin at a multiple of 1 TiB, and one block in it with it. */
 static void sized_free_alignment(void) {
   const size_t alignment = (size_t)1 << 40;

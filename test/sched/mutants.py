@@ -70,7 +70,7 @@ MUTANTS = [
         ("  hd_swap_if(&page->owner, &word, (uintptr_t)heap | HD_OWNER_LOOSE);", "  (void)word;")]),
 
     Mutant("heap_retire", "a collector does not look whose heap it has stopped", "core/purge.c", [
-        ("return hdi_gate_settle(heap, tries) && is_walkable(heap) && !hdi_heap_is_locked(heap);",
+        ("return hdi_gate_settle(heap, tries) && has_gate(heap);",
          "return hdi_gate_settle(heap, tries);")]),
 
     Mutant("heap_destroy", "another thread's free does not take the heap's lock", "core/alloc.c", [

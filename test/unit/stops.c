@@ -202,7 +202,7 @@ static void put_block_aside(worker *self) {
   hd_free(hd_malloc(5000));
 }
 
-/* A page that comes and goes leaves its map; the run that it had is taken again as a block. */
+/* A page that comes and goes leaves its map, and its run, which goes on to the space. */
 static void put_map_aside(worker *self) {
   fill(self);
   free_rest(self);
