@@ -48,3 +48,17 @@ bool hdi_lock_is_new_child(void) { return hdi_lock_is_forking() && hd_load_relax
 void hdi_lock_fork_end(void) { hd_sub(&forking, 1u); }
 
 void hdi_lock_fork_child(void) { hd_store_release(&forking, 0u); }
+
+void hdi_lock_fork(hd_lock *lock, hd_fork_step step) {
+  switch (step) {
+    case HD_FORK_PREPARE:
+      hdi_lock_take_for_fork(lock);
+      break;
+    case HD_FORK_PARENT:
+      hdi_lock_drop_for_fork(lock);
+      break;
+    case HD_FORK_CHILD:
+      hdi_lock_reset(lock);
+      break;
+  }
+}

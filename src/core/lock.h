@@ -83,19 +83,7 @@ static inline void hdi_lock_reset(hd_lock *lock) {
   hdi_lock_drop(lock);
 }
 
-static inline void hdi_lock_fork(hd_lock *lock, hd_fork_step step) {
-  switch (step) {
-    case HD_FORK_PREPARE:
-      hdi_lock_take_for_fork(lock);
-      break;
-    case HD_FORK_PARENT:
-      hdi_lock_drop_for_fork(lock);
-      break;
-    case HD_FORK_CHILD:
-      hdi_lock_reset(lock);
-      break;
-  }
-}
+void hdi_lock_fork(hd_lock *lock, hd_fork_step step);
 
 /* The same for what others need while they can't have the lock: open() lays it open for them, close() takes back what is left. In a nested
  * fork neither runs: a signal handler forks, and its thread was about to change something. */

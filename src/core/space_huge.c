@@ -16,6 +16,8 @@ enum {
   HUGE_FIRST_UNITS = 192,  /* but not in the first 12 MiB, of which one that is half empty would be too much, */
   FAST_FIRST_UNITS = 64,   /* or 4 MiB where the program takes memory so fast that page faults are most of what it does: */
   FAST_UNIT_NS = 46875,    /* a MiB in 0.75 ms, */
+  SLOW_UNIT_NS = 187500,   /* or up to 3 ms where page faults are slow */
+  FAULTS_SHARE = 40,       /* and so many of 100 parts of that time; */
   HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, without pages that are being filled just now if need be; */
   HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
   LONG_UNITS = 16,         /* a run of 1 MiB or more, which is longer than any page; */
@@ -27,7 +29,7 @@ enum {
   LEAST_OF_RUN = 8,        /* or an eighth, for a run */
   TAKE_BACK_BYTES = 16 << 20, /* shorter runs would cut the memory into too many ranges for the system */
   QUICK_NS = 1000000,      /* a huge page that comes within a millisecond is good enough; */
-  FEW_BYTES = 256 * 1024,  /* one that doesn't is compared with so many small ones, */
+  FEW_BYTES = 128 * 1024,  /* one that doesn't is compared with so many small ones, */
   MUCH = 2,                /* and dear if it takes more than twice the time of those in its place */
   LOOK_FIRST = 4,          /* long runs, which may never be touched, are looked at after 8 MiB of them; */
   REST_FIRST = 16,         /* what was found holds for 32 MiB, and for twice as many each time that it is found again, */
@@ -239,16 +241,23 @@ static bool is_dense_below(const hd_space *space, size_t first, size_t next) {
   return proves(look_below(space, first - HUGE_DEEP_UNITS + HUGE_LOOK_UNITS, whom), whom);
 }
 
-/* Whether the memory up to here, behind which a small process goes on, was taken fast since the last block began. What all threads did
- * counts. Of memory that was given back, and is taken again below, nothing is known before the next block. */
-static bool is_fast(size_t at) {
+/* How long each unit took up to here, behind which a small process goes on, since the last block began. What all threads did counts. Of
+ * memory that was given back, and is taken again below, nothing is known before the next block. */
+static uint64_t unit_ns(size_t at) {
   static atomic_size_t last_at;
   static _Atomic uint64_t last_ns;
   size_t before = hd_load_relaxed(&last_at);
   uint64_t now = hdi_os_spent_ns(), spent = now - hd_load_relaxed(&last_ns);
   hd_store_relaxed(&last_at, at);
   hd_store_relaxed(&last_ns, now);
-  return at >= FAST_FIRST_UNITS && at > before && now != 0 && spent <= (at - before) * FAST_UNIT_NS;
+  return at >= FAST_FIRST_UNITS && at > before && now != 0 ? spent / (at - before) : UINT64_MAX;
+}
+
+/* Whether page faults are so much of that time. What they cost differs by four from machine to machine, and is found out once. */
+SLOW static bool is_most_faults(uint64_t ns) {
+  static _Atomic uint64_t cost;
+  if (hd_load_relaxed(&cost) == 0) hd_store_relaxed(&cost, cost_of_few() / (FEW_BYTES >> HD_UNIT_SHIFT));
+  return ns * FAULTS_SHARE <= hd_load_relaxed(&cost) * 100;
 }
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
@@ -256,8 +265,10 @@ void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t 
   if (!hdi_space_asks_huge(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
-  if (first == 0 || first >= last || (first < HUGE_FIRST_UNITS && !is_fast(first))) return;
-  if (is_dense_below(space, from, to - from)) ask(first, last, touch, true);
+  if (first == 0 || first >= last) return;
+  uint64_t ns = first < HUGE_FIRST_UNITS ? unit_ns(first) : 0;
+  if (ns > SLOW_UNIT_NS || !is_dense_below(space, from, to - from)) return;
+  if (HD_LIKELY(ns <= FAST_UNIT_NS) || is_most_faults(ns)) ask(first, last, touch, true);
 }
 
 /* What was once resident may have been given back since; who had it may well have it again. */

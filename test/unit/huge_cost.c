@@ -17,7 +17,7 @@
 #include "os/os.h"
 #include "grown.h"
 
-enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB, FEW_BYTES = 256 * 1024 };
+enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB, FEW_BYTES = 128 * 1024 };
 
 /* Huge pages: what looks hold for, and the longest run that is looked at. */
 enum { FIRST = 16, MOST = 256, DATA = 1024 };
