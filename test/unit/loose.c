@@ -2,7 +2,6 @@
  * mail (decision 39).
  *
  * SPDX-License-Identifier: MIT */
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,33 +16,29 @@
 #include "core/remote.h"
 #include "heddle.h"
 #include "os/os.h"
+#include "worker.h"
 
 enum { BYTES = 1024, PER_PAGE = HD_UNIT_BYTES / BYTES, ENOUGH = PER_PAGE / 4, PAGES = 40, COUNT = PAGES * PER_PAGE };
 
 static void *blocks[COUNT];
 static hd_heap *owner;
-static pthread_t thread;
-static pthread_barrier_t asked, done;
-static void (*task)(void);
+static worker other;
+static void (*wanted)(void);
 
-/* Takes the blocks and waits; does what it is asked to. */
-static void *own(void *unused) {
-  (void)unused;
+static void take_blocks(worker *self) {
   for (size_t i = 0; i < COUNT; i++) blocks[i] = hd_malloc(BYTES);
-  owner = hdi_heap_self;
-  for (;;) {
-    pthread_barrier_wait(&done);
-    pthread_barrier_wait(&asked);
-    if (task == NULL) return NULL;
-    task();
-  }
+  owner = self->heap;
+}
+
+static void do_wanted(worker *self) {
+  (void)self;
+  wanted();
 }
 
 /* Have the owner's thread do something. */
 static void ask(void (*what)(void)) {
-  task = what;
-  pthread_barrier_wait(&asked);
-  if (what != NULL) pthread_barrier_wait(&done);
+  wanted = what;
+  worker_do(&other, do_wanted);
 }
 
 static hd_class *my_class(void) { return &hdi_heap_self->class[hdi_sizeclass_of(BYTES)]; }
@@ -73,10 +68,8 @@ static void write_mail(size_t pages) {
 
 static int set_up(void **state) {
   (void)state;
-  pthread_barrier_init(&asked, NULL, 2);
-  pthread_barrier_init(&done, NULL, 2);
-  if (pthread_create(&thread, NULL, own, NULL) != 0) return -1;
-  pthread_barrier_wait(&done);
+  if (worker_start(&other) != 0) return -1;
+  worker_do(&other, take_blocks);
   return my_class()->page == NULL && my_class()->first == NULL ? 0 : -1;
 }
 
@@ -89,8 +82,7 @@ static int tear_down(void **state) {
   hd_thread_idle(); /* what the owner has passed on */
   hd_stats stats = {.struct_bytes = sizeof stats};
   bool good = hd_stats_get(&stats) && stats.live == 0;
-  ask(NULL);
-  pthread_join(thread, NULL);
+  worker_end(&other);
   hd_collect(0);
   return good && hd_stats_get(&stats) && stats.page_count == 0 ? 0 : -1;
 }

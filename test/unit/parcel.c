@@ -17,61 +17,38 @@
 #include "core/remote.h"
 #include "core/thread.h"
 #include "heddle.h"
+#include "worker.h"
 
 enum { BYTES = 2304, COUNT = 200, LONG_BYTES = 24 * 1024, LONGS = 20, OWNERS = 24, ROUNDS = 200, QUIET_MS = 5500 };
 
-/* A thread that has made blocks, and rests until it is told what to do. */
+/* A thread that has made blocks. */
 typedef struct maker {
-  pthread_t thread;
-  pthread_barrier_t turn;
-  void (*job)(struct maker *maker); /* NULL: end */
-  hd_heap *heap;
+  worker worker;
   void *blocks[COUNT], *longs[LONGS];
   void *taken;
 } maker;
 
-static void make(maker *maker) {
+static void make(worker *self) {
+  maker *maker = (struct maker *)self;
   for (size_t i = 0; i < COUNT; i++) maker->blocks[i] = hd_malloc(BYTES);
   for (size_t i = 0; i < LONGS; i++) maker->longs[i] = hd_malloc(LONG_BYTES);
-  maker->heap = hdi_heap_self;
 }
 
-static void take_one(maker *maker) { maker->taken = hd_malloc(BYTES); }
+static void take_one(worker *self) { ((maker *)self)->taken = hd_malloc(BYTES); }
 
-static void free_taken(maker *maker) { hd_free(maker->taken); }
+static void free_taken(worker *self) { hd_free(((maker *)self)->taken); }
 
-static void idle(maker *maker) {
-  (void)maker;
+static void idle(worker *self) {
+  (void)self;
   hd_thread_idle();
 }
 
-static void *run(void *argument) {
-  maker *maker = argument;
-  for (;;) {
-    pthread_barrier_wait(&maker->turn);
-    if (maker->job == NULL) return NULL;
-    maker->job(maker);
-    pthread_barrier_wait(&maker->turn);
-  }
-}
-
-static void have(maker *maker, void (*job)(struct maker *)) {
-  maker->job = job;
-  pthread_barrier_wait(&maker->turn);
-  if (job != NULL) pthread_barrier_wait(&maker->turn);
-}
+static void have(maker *maker, void (*task)(worker *)) { worker_do(&maker->worker, task); }
 
 static int start(maker *maker) {
-  pthread_barrier_init(&maker->turn, NULL, 2);
-  if (pthread_create(&maker->thread, NULL, run, maker) != 0) return -1;
+  if (worker_start(&maker->worker) != 0) return -1;
   have(maker, make);
   return 0;
-}
-
-static void end(maker *maker) {
-  have(maker, NULL);
-  pthread_join(maker->thread, NULL);
-  pthread_barrier_destroy(&maker->turn);
 }
 
 /* By this thread, which did not make them. */
@@ -99,8 +76,8 @@ static int tear_down(void **state) {
   hd_thread_idle();
   have(&one, idle);
   hd_stats stats = {.struct_bytes = sizeof stats};
-  bool good = hd_stats_get(&stats) && stats.live == 0 && !hdi_parcel_has_any(one.heap) && !hdi_parcel_has_any(hdi_heap_self);
-  end(&one);
+  bool good = hd_stats_get(&stats) && stats.live == 0 && !hdi_parcel_has_any(one.worker.heap) && !hdi_parcel_has_any(hdi_heap_self);
+  worker_end(&one.worker);
   return good ? 0 : -1;
 }
 
@@ -125,7 +102,7 @@ static hd_parcel *filled(void) {
   return found;
 }
 
-static hd_parcel *arrived(void) { return hd_load_acquire(&one.heap->arrived); }
+static hd_parcel *arrived(void) { return hd_load_acquire(&one.worker.heap->arrived); }
 
 /* Freed as far as the program can see, and nobody else has been told. */
 static void test_sent(void **state) {
@@ -137,7 +114,7 @@ static void test_sent(void **state) {
   assert_int_equal(state_of(p), HD_BLOCK_SENT);
   assert_int_equal(hdi_page_used(page), used);
   assert_int_equal(hd_load_relaxed(&page->remote_count), 0);
-  assert_ptr_equal(hd_load_relaxed(&filled()->owner), one.heap);
+  assert_ptr_equal(hd_load_relaxed(&filled()->owner), one.worker.heap);
   assert_int_equal(filled()->count, 1);
   assert_null(arrived());
   ts_reports.count = 0;
@@ -161,14 +138,14 @@ static void test_taken_in(void **state) {
   }
   assert_non_null(arrived()); /* it is full */
   assert_int_equal(hdi_heap_self->parcels_open, 0);
-  for (hd_slot *slot = &one.heap->class[hdi_sizeclass_of(BYTES)].slot; hdi_slot_bits(slot) != 0;) {
+  for (hd_slot *slot = &one.worker.heap->class[hdi_sizeclass_of(BYTES)].slot; hdi_slot_bits(slot) != 0;) {
     have(&one, take_one); /* what it had claimed before */
     one.blocks[hd_bit_count(hdi_slot_bits(slot))] = one.taken;
   }
   have(&one, take_one);
   assert_null(arrived());
   assert_int_equal(state_of(one.taken), HD_BLOCK_LIVE);
-  const hd_magazine *magazine = hdi_heap_magazine(one.heap, hdi_sizeclass_of(BYTES));
+  const hd_magazine *magazine = hdi_heap_magazine(one.worker.heap, hdi_sizeclass_of(BYTES));
   assert_int_equal(magazine->top - magazine->first, HD_MAGAZINE_FIRST - 1);
   assert_true(state_of(p) == HD_BLOCK_FREE); /* the magazine had been full by then */
   have(&one, free_taken);
@@ -253,11 +230,17 @@ static void test_other_threads(void **state) {
   one.blocks[5] = one.blocks[6] = NULL;
 }
 
-static bool any_under_way(void) { return hdi_parcel_has_any(hdi_heap_self) || hdi_parcel_has_any(one.heap); }
+static bool any_under_way(void) { return hdi_parcel_has_any(hdi_heap_self) || hdi_parcel_has_any(one.worker.heap); }
 
 static void await_none(int tries) {
   while (tries-- > 0 && any_under_way()) ts_sleep_ms(50);
   assert_false(any_under_way());
+}
+
+/* A parcel that nobody has any more may be in the helper's hands. */
+static void await_taken_in(void *block, int tries) {
+  while (tries-- > 0 && state_of(block) == HD_BLOCK_SENT) ts_sleep_ms(50);
+  assert_int_not_equal(state_of(block), HD_BLOCK_SENT);
 }
 
 /* Of an owner that sleeps, the helper sends and takes in: what is being filled, and what is full. */
@@ -278,7 +261,7 @@ static void test_helper(void **state) {
     for (size_t i = 0; i < blocks; i++) hd_free(taken[i]);
     assert_true(any_under_way());
     await_none(40);
-    for (size_t i = 0; i < blocks; i++) assert_int_not_equal(state_of(taken[i]), HD_BLOCK_SENT);
+    for (size_t i = 0; i < blocks; i++) await_taken_in(taken[i], 40);
   }
 }
 
@@ -302,10 +285,10 @@ static void test_many_owners(void **state) {
   hd_thread_idle();
   for (size_t i = 0; i < OWNERS; i++) {
     have(&makers[i], idle);
-    assert_false(hdi_parcel_has_any(makers[i].heap));
-    assert_true(makers[i].heap->class[hdi_sizeclass_of(BYTES)].page_count <= 1); /* the current one may stay */
-    assert_true(makers[i].heap->class[hdi_sizeclass_of(LONG_BYTES)].page_count <= 1);
-    end(&makers[i]);
+    assert_false(hdi_parcel_has_any(makers[i].worker.heap));
+    assert_true(makers[i].worker.heap->class[hdi_sizeclass_of(BYTES)].page_count <= 1); /* the current one may stay */
+    assert_true(makers[i].worker.heap->class[hdi_sizeclass_of(LONG_BYTES)].page_count <= 1);
+    worker_end(&makers[i].worker);
   }
 }
 
@@ -316,7 +299,7 @@ static void test_owner_vanished(void **state) {
   hd_store_relaxed(&gone.life, (uint32_t)HD_HEAP_DEAD);
   for (size_t i = 0; i < HD_PARCELS; i++) {
     assert_null(hd_load_relaxed(&hdi_heap_self->parcel[i].owner));
-    hd_store_relaxed(&hdi_heap_self->parcel[i].owner, i == 9 ? &gone : one.heap);
+    hd_store_relaxed(&hdi_heap_self->parcel[i].owner, i == 9 ? &gone : one.worker.heap);
   }
   void *p = one.blocks[0], *q = one.blocks[1];
   free_one(0);
@@ -339,7 +322,7 @@ static void take_in_twice(void *unused) {
   parcel->block[parcel->count++] = parcel->block[0];
   hdi_gate_enter(hdi_heap_self);
   hdi_parcel_flush(hdi_heap_self);
-  hdi_parcel_take_in(one.heap); /* nobody else is in this process */
+  hdi_parcel_take_in(one.worker.heap); /* nobody else is in this process */
 }
 
 static void test_sent_twice(void **state) {

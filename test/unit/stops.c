@@ -2,7 +2,6 @@
  * meanwhile nobody else waits for (decision 40).
  *
  * SPDX-License-Identifier: MIT */
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,9 +14,9 @@
 #include "core/page.h"
 #include "core/purge.h"
 #include "core/remote.h"
-#include "core/thread.h"
 #include "heddle.h"
 #include "os/os.h"
+#include "worker.h"
 
 enum {
   BYTES = 1024, PER_PAGE = HD_UNIT_BYTES / BYTES, PAGES = 40, COUNT = PAGES * PER_PAGE,
@@ -26,17 +25,14 @@ enum {
   THREADS = 4
 };
 
-/* A thread that does what it is asked to, and waits. */
-typedef struct worker {
-  pthread_t thread;
-  hd_heap *heap;
+/* A thread with blocks. */
+typedef struct holder {
+  worker worker;
   void **blocks;
   size_t count;
-  void (*task)(struct worker *worker);
-  pthread_barrier_t asked, done;
-} worker;
+} holder;
 
-static worker workers[THREADS];
+static holder holders[THREADS];
 static void *blocks[THREADS][COUNT], *many[MANY * PER_PAGE];
 
 /* What was seen when other threads were made to pass the barrier, after a gate was shut. */
@@ -60,7 +56,10 @@ bool __wrap_hdi_os_heavy_barrier(void);
 bool __wrap_hdi_os_heavy_barrier(void) {
   seen.barriers++;
   seen.most = hd_max(seen.most, count_stopped());
-  for (size_t i = 0; i < THREADS; i++) seen.in_all[i] += workers[i].heap != NULL && hd_load_relaxed(&workers[i].heap->stopped) != 0;
+  for (size_t i = 0; i < THREADS; i++) {
+    hd_heap *heap = holders[i].worker.heap;
+    seen.in_all[i] += heap != NULL && hd_load_relaxed(&heap->stopped) != 0;
+  }
   seen.purges = 0;
   return !barrier_fails && __real_hdi_os_heavy_barrier();
 }
@@ -80,33 +79,15 @@ hd_claim __wrap_hdi_os_claim(void *address, size_t bytes) {
   return __real_hdi_os_claim(address, bytes);
 }
 
-static void *work(void *argument) {
-  worker *self = argument;
-  hd_free(hd_malloc(1));
-  self->heap = hdi_heap_self;
-  for (;;) {
-    pthread_barrier_wait(&self->done);
-    pthread_barrier_wait(&self->asked);
-    if (self->task == NULL) return NULL;
-    self->task(self);
-  }
-}
+static void ask(size_t number, void (*task)(worker *)) { worker_do(&holders[number].worker, task); }
 
-static void ask(worker *of, void (*task)(worker *)) {
-  of->task = task;
-  pthread_barrier_wait(&of->asked);
-  if (task != NULL) pthread_barrier_wait(&of->done);
-}
+static hd_heap *heap_of(size_t number) { return holders[number].worker.heap; }
 
 static int start(void **state) {
   (void)state;
   for (size_t i = 0; i < THREADS; i++) {
-    worker *self = &workers[i];
-    *self = (worker){.blocks = blocks[i], .count = COUNT};
-    pthread_barrier_init(&self->asked, NULL, 2);
-    pthread_barrier_init(&self->done, NULL, 2);
-    if (pthread_create(&self->thread, NULL, work, self) != 0) return -1;
-    pthread_barrier_wait(&self->done);
+    holders[i] = (holder){.blocks = blocks[i], .count = COUNT};
+    if (worker_start(&holders[i].worker) != 0) return -1;
   }
   hd_collect(0);
   memset(&seen, 0, sizeof seen);
@@ -114,17 +95,16 @@ static int start(void **state) {
 }
 
 static void free_rest(worker *self) {
-  for (size_t i = 0; i < self->count; i++) hd_free(self->blocks[i]);
-  memset(self->blocks, 0, self->count * sizeof *self->blocks);
+  holder *has = (holder *)self;
+  for (size_t i = 0; i < has->count; i++) hd_free(has->blocks[i]);
+  memset(has->blocks, 0, has->count * sizeof *has->blocks);
 }
 
 static int end(void **state) {
   (void)state;
   for (size_t i = 0; i < THREADS; i++) {
-    ask(&workers[i], free_rest);
-    ask(&workers[i], NULL);
-    pthread_join(workers[i].thread, NULL);
-    workers[i].heap = NULL;
+    ask(i, free_rest);
+    worker_end(&holders[i].worker);
   }
   hd_collect(0);
   hd_stats stats = {.struct_bytes = sizeof stats};
@@ -132,15 +112,17 @@ static int end(void **state) {
 }
 
 static void fill(worker *self) {
-  for (size_t i = 0; i < self->count; i++) assert_non_null(self->blocks[i] = memset(hd_malloc(BYTES), 1, BYTES));
+  holder *has = (holder *)self;
+  for (size_t i = 0; i < has->count; i++) assert_non_null(has->blocks[i] = memset(hd_malloc(BYTES), 1, BYTES));
 }
 
 /* All blocks but the first of each page. */
 static void free_most(worker *self) {
-  for (size_t i = 0; i < self->count; i++) {
+  holder *has = (holder *)self;
+  for (size_t i = 0; i < has->count; i++) {
     if (i % PER_PAGE == 0) continue;
-    hd_free(self->blocks[i]);
-    self->blocks[i] = NULL;
+    hd_free(has->blocks[i]);
+    has->blocks[i] = NULL;
   }
 }
 
@@ -155,8 +137,8 @@ static void test_one_at_a_time(void **state) {
   (void)state;
   if (!hdi_os_heavy_barrier_init()) skip();
   for (size_t i = 0; i < THREADS - 1; i++) {
-    ask(&workers[i], fill);
-    ask(&workers[i], free_most);
+    ask(i, fill);
+    ask(i, free_most);
   }
   assert_true(collected() >= (THREADS - 1) * (PAGES - 2) * (HD_UNIT_BYTES - 2 * hdi_os.page_bytes));
   assert_int_equal(seen.most, 1);
@@ -168,8 +150,8 @@ static void test_one_at_a_time(void **state) {
 static void test_nobody_without_need(void **state) {
   (void)state;
   if (!hdi_os_heavy_barrier_init()) skip();
-  ask(&workers[0], fill);
-  ask(&workers[0], free_most);
+  ask(0, fill);
+  ask(0, free_most);
   collected();
   assert_true(seen.barriers > 0);
   memset(&seen, 0, sizeof seen);
@@ -181,11 +163,10 @@ static void test_nobody_without_need(void **state) {
 static void test_so_many_pages_at_a_time(void **state) {
   (void)state;
   if (!hdi_os_heavy_barrier_init()) skip();
-  worker *self = &workers[0];
-  self->blocks = many;
-  self->count = MANY * PER_PAGE;
-  ask(self, fill);
-  ask(self, free_most);
+  holders[0].blocks = many;
+  holders[0].count = MANY * PER_PAGE;
+  ask(0, fill);
+  ask(0, free_most);
   assert_true(collected() >= (MANY - 2) * (HD_UNIT_BYTES - 2 * hdi_os.page_bytes));
   assert_int_equal(seen.most, 1);
   assert_int_equal(seen.most_purges, A_BATCH);
@@ -227,16 +208,16 @@ static void test_each_thing_kept(void **state) {
   } cases[] = {{put_run_aside, has_run}, {put_block_aside, has_block}, {put_map_aside, has_shelf}};
   if (!hdi_os_heavy_barrier_init()) skip();
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    ask(&workers[1], cases[i].put);
-    assert_true(cases[i].has(workers[1].heap));
+    ask(1, cases[i].put);
+    assert_true(cases[i].has(heap_of(1)));
     hd_collect(0);
-    assert_false(cases[i].has(workers[1].heap));
+    assert_false(cases[i].has(heap_of(1)));
   }
 }
 
 /* Frees of the first thread's blocks: all of so many pages, which it is told, and one of the next page, which it is not. */
 static void free_of_first(worker *self) {
-  void **of = workers[0].blocks;
+  void **of = holders[0].blocks;
   (void)self;
   for (size_t page = 0; page < HD_MUCH_MAIL; page++) {
     for (size_t i = 0; i < PER_PAGE; i++) {
@@ -252,11 +233,11 @@ static void free_of_first(worker *self) {
 static void test_mail_alone(void **state) {
   (void)state;
   if (!hdi_os_heavy_barrier_init()) skip();
-  ask(&workers[0], fill);
-  ask(&workers[1], free_of_first);
-  assert_true(hdi_remote_has_mail(workers[0].heap) && !has_run(workers[0].heap) && !has_shelf(workers[0].heap));
+  ask(0, fill);
+  ask(1, free_of_first);
+  assert_true(hdi_remote_has_mail(heap_of(0)) && !has_run(heap_of(0)) && !has_shelf(heap_of(0)));
   hd_collect(0);
-  assert_false(hdi_remote_has_mail(workers[0].heap) || hdi_remote_holds_counts(workers[1].heap));
+  assert_false(hdi_remote_has_mail(heap_of(0)) || hdi_remote_holds_counts(heap_of(1)));
 }
 
 /* It may have been in vain just now, and then waits for a while. */
@@ -276,18 +257,18 @@ static void leave(worker *self) { hdi_gate_leave(self->heap); }
 static void test_fetch_from_nobody(void **state) {
   (void)state;
   if (!hdi_os_heavy_barrier_init()) skip();
-  ask(&workers[0], fill);
-  ask(&workers[1], free_of_first);
+  ask(0, fill);
+  ask(1, free_of_first);
   barrier_fails = true;
   fetch();
   barrier_fails = false;
-  assert_true(hdi_remote_has_much(workers[0].heap) && hdi_remote_holds_counts(workers[1].heap));
-  ask(&workers[0], enter);
+  assert_true(hdi_remote_has_much(heap_of(0)) && hdi_remote_holds_counts(heap_of(1)));
+  ask(0, enter);
   fetch();
-  ask(&workers[0], leave);
-  assert_true(hdi_remote_has_much(workers[0].heap) && !hdi_remote_holds_counts(workers[1].heap));
+  ask(0, leave);
+  assert_true(hdi_remote_has_much(heap_of(0)) && !hdi_remote_holds_counts(heap_of(1)));
   fetch();
-  assert_false(hdi_remote_has_mail(workers[0].heap));
+  assert_false(hdi_remote_has_mail(heap_of(0)));
 }
 
 /* Who needs memory takes in the mail of one who does not read it, and has those tell who have counted; the others go on, and nobody takes
@@ -295,11 +276,11 @@ static void test_fetch_from_nobody(void **state) {
 static void test_fetch_from_those_with_mail(void **state) {
   (void)state;
   if (!hdi_os_heavy_barrier_init()) skip();
-  ask(&workers[0], fill);
-  hd_unit *untold = hdi_space_find(workers[0].blocks[HD_MUCH_MAIL * PER_PAGE]), *told = hdi_space_find(workers[0].blocks[0]);
-  ask(&workers[1], free_of_first);
-  assert_true(hdi_remote_has_much(workers[0].heap));
-  assert_true(hdi_remote_holds_counts(workers[1].heap));
+  ask(0, fill);
+  hd_unit *untold = hdi_space_find(holders[0].blocks[HD_MUCH_MAIL * PER_PAGE]), *told = hdi_space_find(holders[0].blocks[0]);
+  ask(1, free_of_first);
+  assert_true(hdi_remote_has_much(heap_of(0)));
+  assert_true(hdi_remote_holds_counts(heap_of(1)));
   hd_heap *locked = hd_heap_create(NULL);
   assert_non_null(locked);
   hdi_lock_take(&locked->lock);
@@ -308,8 +289,8 @@ static void test_fetch_from_those_with_mail(void **state) {
   hd_heap_destroy(locked);
   for (size_t i = 0; i < THREADS; i++) assert_int_equal(seen.in_all[i], i < 2);
   assert_int_not_equal(hd_load_relaxed(&told->kind), HD_UNIT_PAGE);
-  assert_false(hdi_remote_has_mail(workers[0].heap));
-  assert_false(hdi_remote_holds_counts(workers[1].heap));
+  assert_false(hdi_remote_has_mail(heap_of(0)));
+  assert_false(hdi_remote_holds_counts(heap_of(1)));
   assert_int_equal(hdi_remote_counted(untold), 1);
 }
 
@@ -324,7 +305,7 @@ static void grow(worker *self) {
 static void test_growth_without_the_lock(void **state) {
   (void)state;
   size_t before = hd_load_relaxed(&hdi_space.committed);
-  ask(&workers[0], grow);
+  ask(0, grow);
   assert_true(hd_load_relaxed(&hdi_space.committed) > before);
   assert_int_equal(seen.locked, 0);
 }
