@@ -49,13 +49,24 @@ void hdi_lock_fork_end(void) { hd_sub(&forking, 1u); }
 
 void hdi_lock_fork_child(void) { hd_store_release(&forking, 0u); }
 
+/* For fork: this thread may have the lock already, when a signal handler that forks came in between. */
+static void take_for_fork(hd_lock *lock) {
+  if (hdi_lock_is_mine(lock)) lock->nested++;
+  else hdi_lock_take(lock);
+}
+
+static void drop_for_fork(hd_lock *lock) {
+  if (lock->nested > 0) lock->nested--;
+  else hdi_lock_drop(lock);
+}
+
 void hdi_lock_fork(hd_lock *lock, hd_fork_step step) {
   switch (step) {
     case HD_FORK_PREPARE:
-      hdi_lock_take_for_fork(lock);
+      take_for_fork(lock);
       break;
     case HD_FORK_PARENT:
-      hdi_lock_drop_for_fork(lock);
+      drop_for_fork(lock);
       break;
     case HD_FORK_CHILD:
       hdi_lock_reset(lock);

@@ -66,17 +66,6 @@ static inline bool hdi_lock_is_taken(const hd_lock *lock) { return hd_load_relax
 
 static inline bool hdi_lock_is_mine(const hd_lock *lock) { return (hd_load_relaxed(&lock->word) & ~HD_LOCK_SLEEPERS) == hdi_lock_me(); }
 
-/* For fork: this thread may have the lock already, when a signal handler that forks came in between. */
-static inline void hdi_lock_take_for_fork(hd_lock *lock) {
-  if (hdi_lock_is_mine(lock)) lock->nested++;
-  else hdi_lock_take(lock);
-}
-
-static inline void hdi_lock_drop_for_fork(hd_lock *lock) {
-  if (lock->nested > 0) lock->nested--;
-  else hdi_lock_drop(lock);
-}
-
 /* In the child of a fork: who has it is this thread, or one that is not there. Threads that other handlers have started may wait for it. */
 static inline void hdi_lock_reset(hd_lock *lock) {
   lock->nested = 0;

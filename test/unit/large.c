@@ -21,6 +21,7 @@
 #include "core/thread.h"
 #include "heddle.h"
 #include "os/os.h"
+#include "worker.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -203,32 +204,20 @@ static size_t resident_when_fresh(size_t bytes) {
   return resident;
 }
 
-static pthread_barrier_t at_work;
-
-static void *work(void *argument) {
-  hd_free(hd_malloc(1));
-  pthread_barrier_wait(&at_work);
-  pthread_barrier_wait(&at_work);
-  return argument;
-}
-
 /* Up to 1 MiB is touched while another thread has a heap, so that no page is faulted in twice. */
 static void test_touched_among_threads(void **state) {
   (void)state;
-  pthread_t thread;
+  static worker other;
   const size_t some = 300 * 1000, whole = hd_round_up(some, hdi_os.page_bytes);
   hdi_options.thp = HD_THP_NEVER;
   assert_int_equal(resident_when_fresh(some), 0);
-  pthread_barrier_init(&at_work, NULL, 2);
-  assert_int_equal(pthread_create(&thread, NULL, work, NULL), 0);
-  pthread_barrier_wait(&at_work);
+  assert_int_equal(worker_start(&other), 0);
   assert_int_equal(resident_when_fresh(some), whole);
   assert_int_equal(resident_when_fresh(MIB), MIB);
   assert_int_equal(resident_when_fresh(MIB + 1), 0);
   assert_int_equal(resident_when_cleared(MIB, hdi_os.page_bytes, 1), MIB);
   assert_int_equal(resident_when_cleared(2 * MIB, hdi_os.page_bytes, 1), hdi_os.page_bytes);
-  pthread_barrier_wait(&at_work);
-  pthread_join(thread, NULL);
+  worker_end(&other);
   assert_int_equal(resident_when_fresh(some), 0);
   hdi_options.thp = HD_THP_AUTO;
 }

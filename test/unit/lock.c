@@ -143,10 +143,10 @@ static void test_fork_takes_and_drops(void **state) {
 static void test_gives_up_during_fork(void **state) {
   (void)state;
   hdi_lock_fork_begin();
-  hdi_lock_take_for_fork(&lock);
+  hdi_lock_fork(&lock, HD_FORK_PREPARE);
   pthread_join(start(take_unless_fork, NULL), NULL);
   assert_int_equal(atomic_load(&gave_up), 1);
-  hdi_lock_drop_for_fork(&lock);
+  hdi_lock_fork(&lock, HD_FORK_PARENT);
   assert_true(hdi_lock_take_unless_fork(&lock)); /* free: taken even now */
   hdi_lock_drop(&lock);
   hdi_lock_fork_end();

@@ -16,6 +16,7 @@
 #include "core/purge.h"
 #include "heddle.h"
 #include "pages.h"
+#include "worker.h"
 
 #define MIB ((size_t)1 << 20)
 enum { THREADS = 12, SIZES = 40, KEPT_BYTES = 700 };
@@ -96,29 +97,28 @@ static void test_by_the_helper(void **state) {
   hd_free(large);
 }
 
-static void *wait_idly(void *unused) {
-  (void)unused;
+static void work_and_wait(worker *self) {
+  (void)self;
   use_sizes();
   kept[0] = hd_malloc(KEPT_BYTES);
   hd_thread_idle();
-  pthread_barrier_wait(&all);
-  pthread_barrier_wait(&all);
+}
+
+static void work_again(worker *self) {
+  (void)self;
   use_sizes();
   hd_free(kept[0]);
-  return NULL;
 }
 
 static void test_of_a_thread_that_says_it_waits(void **state) {
   (void)state;
-  pthread_t thread;
-  assert_int_equal(pthread_barrier_init(&all, NULL, 2), 0);
-  assert_int_equal(pthread_create(&thread, NULL, wait_idly, NULL), 0);
-  pthread_barrier_wait(&all);
+  static worker other;
+  assert_int_equal(worker_start(&other), 0);
+  worker_do(&other, work_and_wait);
   assert_int_equal(pages(HD_HEAP_USED, false), 0);
   assert_int_equal(pages(HD_HEAP_USED, true), 1);
-  pthread_barrier_wait(&all);
-  assert_int_equal(pthread_join(thread, NULL), 0);
-  pthread_barrier_destroy(&all);
+  worker_do(&other, work_again);
+  worker_end(&other);
 }
 
 int main(void) {

@@ -22,6 +22,7 @@
 #include "heddle.h"
 #include "os/os.h"
 #include "pages.h"
+#include "worker.h"
 
 #define MIB ((size_t)1 << 20)
 
@@ -73,26 +74,21 @@ static void test_collects_what_it_releases(void **state) {
   assert_int_equal(dirty_bytes(), 0);
 }
 
-static pthread_barrier_t both;
 static void *rested[2];
 
-static void *rest(void *unused) {
-  (void)unused;
+static void rest(worker *self) {
+  (void)self;
   only_pages();
   for (int i = 0; i < 2; i++) rested[i] = hd_malloc(HD_MEDIUM_MAX);
   hd_free(rested[0]); /* into its magazine */
-  pthread_barrier_wait(&both);
-  pthread_barrier_wait(&both);
-  return NULL;
 }
 
 /* A page of a thread that rests, with one block in the magazine and another in a parcel that nobody has sent: one call gets it. */
 static void test_collects_from_others(void **state) {
   (void)state;
-  pthread_t thread;
-  assert_int_equal(pthread_barrier_init(&both, NULL, 2), 0);
-  assert_int_equal(pthread_create(&thread, NULL, rest, NULL), 0);
-  pthread_barrier_wait(&both);
+  static worker other;
+  assert_int_equal(worker_start(&other), 0);
+  worker_do(&other, rest);
   hd_unit *page = hdi_space_find(rested[0])->head;
   assert_ptr_equal(hdi_space_find(rested[1])->head, page);
   hd_free(rested[1]);
@@ -100,9 +96,7 @@ static void test_collects_from_others(void **state) {
   hd_collect(0);
   assert_int_not_equal(page->kind, HD_UNIT_PAGE);
   assert_int_equal(dirty_bytes(), 0);
-  pthread_barrier_wait(&both);
-  assert_int_equal(pthread_join(thread, NULL), 0);
-  pthread_barrier_destroy(&both);
+  worker_end(&other);
 }
 
 /* Of runs apart from each other as many stay as were asked for. */
