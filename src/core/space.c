@@ -159,8 +159,8 @@ static hd_unit *take_fresh(hd_space *space, size_t units, size_t align_units, hd
 /* ---- giving and taking ------------------------------------------------------------------------------------------- */
 
 /* Put a run into the bins, merged with free neighbours of its kind. The merged run is as old as the mean of its parts, so that
- * small late additions do not keep a large old run from the purger. */
-static void merge_in(hd_space *space, hd_unit *first, size_t units, unsigned kind, uint32_t stamp) {
+ * small late additions do not keep a large old run from the purger. Returns the merged run. */
+static hd_unit *merge_in(hd_space *space, hd_unit *first, size_t units, unsigned kind, uint32_t stamp) {
   size_t at = (size_t)(first - space->units);
   if (at > 0 && hd_load_relaxed(&first[-1].kind) == kind) {
     hd_unit *left = first - first[-1].run_units;
@@ -182,10 +182,11 @@ static void merge_in(hd_space *space, hd_unit *first, size_t units, unsigned kin
     }
   }
   insert(space, first, units, kind, stamp);
+  return first;
 }
 
-static void give_locked(hd_space *space, hd_unit *first, size_t units, bool dirty, uint32_t stamp) {
-  merge_in(space, first, units, dirty ? HD_UNIT_DIRTY : HD_UNIT_CLEAN, stamp);
+static hd_unit *give_locked(hd_space *space, hd_unit *first, size_t units, bool dirty, uint32_t stamp) {
+  return merge_in(space, first, units, dirty ? HD_UNIT_DIRTY : HD_UNIT_CLEAN, stamp);
 }
 
 /* Without the lock. */
@@ -358,7 +359,7 @@ static bool take_used(hd_space *space, size_t units, size_t align_units, hd_unit
   *zeroed = end != 0;
   if (HD_LIKELY(end == 0)) return true;
   size_t at = (size_t)(*first - space->units);
-  hdi_space_huge_enter(space, at, at + units, end, HD_TOUCH_PERHAPS);
+  hdi_space_huge_enter(space, at, at + units, end, touch_of(units));
   return true;
 }
 
@@ -548,7 +549,8 @@ void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty) {
     hdi_space_defer(space, first, units, stamp);
     return;
   }
-  give_locked(space, first, units, dirty || space->fixed, stamp);
+  hd_unit *run = give_locked(space, first, units, dirty || space->fixed, stamp);
+  if (!dirty && run->run_units >= HD_HUGE_UNITS) hdi_space_huge_again(space, run);
   hdi_lock_drop(&space->lock);
 }
 

@@ -13,62 +13,63 @@ enum {
   BLOCK_BYTES = BLOCK_UNITS << HD_UNIT_SHIFT,
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
-  HUGE_FIRST_UNITS = 192,  /* but not in the first 12 MiB, of which one that is half empty would be too much, */
-  FAST_FIRST_UNITS = 64,   /* or 4 MiB where the program takes memory so fast that page faults are most of what it does: */
-  FAST_UNIT_NS = 46875,    /* a MiB in 0.75 ms, */
-  SLOW_UNIT_NS = 187500,   /* or up to 3 ms where page faults are slow */
-  FAULTS_SHARE = 40,       /* and so many of 100 parts of that time; */
-  HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, without pages that are being filled just now if need be; */
-  HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
-  LONG_UNITS = 16,         /* a run of 1 MiB or more, which is longer than any page; */
-  DEEP_SHARE = 8,          /* than that, or than an eighth of what lies below, */
-  DEEPEST_UNITS = 4096,    /* or than 256 MiB; */
-  LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
-  LACK_OF_RUN = 4,         /* or a quarter, if a run does, which will be filled */
-  LEAST_OF_UNIT = 4,       /* and of the units that are looked for at least a quarter must be found, for a single one, */
-  LEAST_OF_RUN = 8,        /* or an eighth, for a run */
+  AGAIN_BLOCKS = 16384, /* once more where they were taken back in the first 32, for each may be a range that the system has to keep, */
+  HUGE_FIRST_UNITS = 192, /* but not in the first 12 MiB, of which one that is half empty would be too much, */
+  FAST_FIRST_UNITS = 64, /* or 4 MiB where the program takes memory so fast that page faults are most of what it does: */
+  FAST_UNIT_NS = 46875, /* a MiB in 0.75 ms, */
+  SLOW_UNIT_NS = 187500, /* or up to 3 ms where page faults are slow */
+  FAULTS_SHARE = 40, /* and so many of 100 parts of that time; */
+  HUGE_LOOK_UNITS = 128, /* where 8 MiB below are resident, without pages that are being filled just now if need be; */
+  HUGE_DEEP_UNITS = 512, /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
+  LONG_UNITS = 16, /* a run of 1 MiB or more, which is longer than any page; */
+  DEEP_SHARE = 8, /* than that, or than an eighth of what lies below, */
+  DEEPEST_UNITS = 4096, /* or than 256 MiB; */
+  LACK_OF_UNIT = 8, /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
+  LACK_OF_RUN = 4, /* or a quarter, if a run does, which will be filled */
+  LEAST_OF_UNIT = 4, /* and of the units that are looked for at least a quarter must be found, for a single one, */
+  LEAST_OF_RUN = 8, /* or an eighth, for a run */
   TAKE_BACK_BYTES = 16 << 20, /* shorter runs would cut the memory into too many ranges for the system */
-  QUICK_NS = 1000000,      /* a huge page that comes within a millisecond is good enough; */
-  FEW_BYTES = 128 * 1024,  /* one that doesn't is compared with so many small ones, */
-  MUCH = 2,                /* and dear if it takes more than twice the time of those in its place */
-  LOOK_FIRST = 4,          /* long runs, which may never be touched, are looked at after 8 MiB of them; */
-  REST_FIRST = 16,         /* what was found holds for 32 MiB, and for twice as many each time that it is found again, */
-  REST_MOST = 256,         /* up to 512 MiB */
-  GROWN_UNITS = 512,       /* with 32 MiB resident a process is no small one, */
+  QUICK_NS = 1000000, /* a huge page that comes within a millisecond is good enough; */
+  FEW_BYTES = 128 * 1024, /* one that doesn't is compared with so many small ones, */
+  MUCH = 2, /* and dear if it takes more than twice the time of those in its place */
+  LOOK_FIRST = 4, /* long runs, which may never be touched, are looked at after 8 MiB of them; */
+  REST_FIRST = 16, /* what was found holds for 32 MiB, and for twice as many each time that it is found again, */
+  REST_MOST = 256, /* up to 512 MiB */
+  GROWN_UNITS = 512, /* with 32 MiB resident a process is no small one, */
   GROWN_LOOK_UNITS = 16384, /* if that is found in its first GiB, */
-  GROWN_PAUSE = 31,        /* where it is looked for with pauses, of one long run, three, seven and so on up to so many */
+  GROWN_PAUSE = 31, /* where it is looked for with pauses, of one long run, three, seven and so on up to so many */
   LOOK_MOST_UNITS = HD_NARROW ? 2048 : 32768, /* 2 GiB; longer runs are less often data than addresses to choose from */
-  SHORT_BLOCK = 4096       /* a block of this size touches all system pages that it lies in, or nearly */
+  SHORT_BLOCK = 4096 /* a block of this size touches all system pages that it lies in, or nearly */
 };
 
 _Static_assert((int)SHORT_BLOCK <= (int)HD_ONE_UNIT_MAX, "handed_out is for pages of one unit");
 
-/* By blocks of 2 MiB: where huge pages were asked for; by steps of 32 MiB: where that was taken back for good. */
+/* A bit for each block of 2 MiB: where huge pages were asked for; where that was taken back, and nobody asks before all of the block has
+ * been free and given back. */
 static HD_LATER_DATA struct {
-  _Atomic uint64_t asked[HUGE_BLOCKS / 64], lost[HUGE_BLOCKS / STEP_BLOCKS / 64];
-} huge;
+  _Atomic uint64_t asked, lost;
+} huge[HUGE_BLOCKS / 64];
 
 /* What huge pages cost here: see ask(). In blocks. */
 static struct {
-  atomic_bool dear;          /* small pages in their place cost less */
-  atomic_uint step, rest;    /* for how many blocks that was to hold, and holds still */
-  atomic_size_t due;         /* the block behind one that is to be looked at, or 0 */
+  atomic_bool dear; /* small pages in their place cost less */
+  atomic_uint step, rest; /* for how many blocks that was to hold, and holds still */
+  atomic_size_t due; /* the block behind one that is to be looked at, or 0 */
 } price = {.rest = LOOK_FIRST};
 
-static bool is_in(_Atomic uint64_t *set, size_t at) { return (hd_load_relaxed(&set[at / 64]) >> at % 64 & 1) != 0; }
-
-static void put_in(_Atomic uint64_t *set, size_t at) {
-  atomic_fetch_or_explicit(&set[at / 64], (uint64_t)1 << at % 64, memory_order_relaxed);
-}
+static void put_in(_Atomic uint64_t *set, uint64_t bits) { atomic_fetch_or_explicit(set, bits, memory_order_relaxed); }
+static void take_out(_Atomic uint64_t *set, uint64_t bits) { atomic_fetch_and_explicit(set, ~bits, memory_order_relaxed); }
+static uint64_t bit_of(size_t block) { return (uint64_t)1 << block % 64; }
+static bool is_asked(size_t block) { return (hd_load_relaxed(&huge[block / 64].asked) & bit_of(block)) != 0; }
 
 static size_t block_of(const uint8_t *address) { return (size_t)(address - hdi_space.base) / BLOCK_BYTES; }
 
-static bool can_ask(size_t block) { return !is_in(huge.asked, block) && !is_in(huge.lost, block / STEP_BLOCKS); }
+static bool can_ask(size_t block) { return !is_asked(block) && (hd_load_relaxed(&huge[block / 64].lost) & bit_of(block)) == 0; }
 
 /* Ask for the blocks from `at` on, up to the first one where somebody has, or must not. Returns where that is. */
 static size_t ask_from(size_t at, size_t last) {
   size_t start = at;
-  while (at < last && can_ask(at)) put_in(huge.asked, at++);
+  for (; at < last && can_ask(at); at++) put_in(&huge[at / 64].asked, bit_of(at));
   if (at == start) return at;
   hdi_counters_os_call(1);
   hdi_os_huge(hdi_space.base + start * BLOCK_BYTES, (at - start) * BLOCK_BYTES, true);
@@ -304,15 +305,14 @@ void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units, hd
 
 bool hdi_space_is_huge(const uint8_t *address) {
   size_t block = block_of(address);
-  return block < HUGE_BLOCKS && (hdi_options.thp == HD_THP_ALWAYS || is_in(huge.asked, block));
+  return block < HUGE_BLOCKS && (hdi_options.thp == HD_THP_ALWAYS || is_asked(block));
 }
 
-/* Blocks [from, to), which nobody uses, are as they were before anybody asked. */
+/* Blocks [from, to) are as they were before anybody asked. Between those that were asked for may lie somebody else's memory. */
 static void take_back(size_t from, size_t to) {
   for (size_t at = from; at < to; at++) {
     size_t start = at;
-    for (; at < to && is_in(huge.asked, at); at++)
-      atomic_fetch_and_explicit(&huge.asked[at / 64], ~((uint64_t)1 << at % 64), memory_order_relaxed);
+    for (; at < to && is_asked(at); at++) take_out(&huge[at / 64].asked, bit_of(at));
     if (at > start) hdi_os_huge(hdi_space.base + start * BLOCK_BYTES, (at - start) * BLOCK_BYTES, false);
   }
 }
@@ -321,20 +321,30 @@ void hdi_space_leave_huge(const uint8_t *address, size_t bytes) {
   take_back(block_of(address + BLOCK_BYTES - 1), hd_min(block_of(address + bytes), HUGE_BLOCKS));
 }
 
+/* By steps of 32 MiB, or the system would have a range to keep for each block that has a gap. */
+static void lose(size_t block) {
+  size_t first = hd_round_down(block, STEP_BLOCKS);
+  uint64_t bits = hd_low_mask(STEP_BLOCKS) << first % 64;
+  if ((hd_load_relaxed(&huge[first / 64].asked) & bits) == 0) return;
+  put_in(&huge[first / 64].lost, bits);
+  take_back(first, first + STEP_BLOCKS);
+}
+
 void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
   size_t block = block_of(address);
   if (block >= HUGE_BLOCKS) return;
   if (bytes >= TAKE_BACK_BYTES) hdi_space_leave_huge(address, bytes);
   if (bytes >= hdi_os.huge_bytes) return;
-  size_t step = block / STEP_BLOCKS, first = step * STEP_BLOCKS % 64;
-  uint64_t bits = hd_low_mask(STEP_BLOCKS) << first;
-  bits &= atomic_fetch_and_explicit(&huge.asked[block / 64], ~bits, memory_order_relaxed);
-  if (bits == 0) return;
-  put_in(huge.lost, step);
-  bits >>= first;
-  while (bits != 0) { /* only what was asked for: between may lie somebody else's memory */
-    size_t from = hd_lowest_bit(bits), count = hd_lowest_bit(~(bits >> from));
-    hdi_os_huge(hdi_space.base + (step * STEP_BLOCKS + from) * BLOCK_BYTES, count * BLOCK_BYTES, false);
-    bits &= ~(hd_low_mask((unsigned)count) << from);
+  lose(block);
+  lose(hd_min(block_of(address + bytes - 1), HUGE_BLOCKS - 1));
+}
+
+void hdi_space_huge_again(const hd_space *space, const hd_unit *run) {
+  size_t from = (size_t)(run - space->units), last = hd_min((from + run->run_units) / BLOCK_UNITS, AGAIN_BLOCKS);
+  if (!can_be_huge(space)) return;
+  for (size_t at = (from + BLOCK_UNITS - 1) / BLOCK_UNITS; at < last; at++) {
+    _Atomic uint64_t *lost = &huge[at / 64].lost;
+    if (hd_load_relaxed(lost) == 0) at |= 63;
+    else if ((hd_load_relaxed(lost) & bit_of(at)) != 0) take_out(lost, bit_of(at));
   }
 }

@@ -1,5 +1,5 @@
 /* Huge pages in the common space: asked for where a program has filled the memory below, or where the owner of a long run knows that it
- * will be filled; and taken back for good where memory is purged piece by piece.
+ * will be filled; and taken back where memory is purged piece by piece, until all of it has been.
  * Threads: any. Above: space.c, space_grow.c, large.c, purge.c. Below: os.h.
  * SPDX-License-Identifier: MIT */
 #ifndef HD_CORE_SPACE_HUGE_H
@@ -44,5 +44,9 @@ bool hdi_space_is_huge(const uint8_t *address);
 /* [address, address+bytes) is about to be purged. If it is less than a huge page its surroundings stay: no huge pages there any more, or
  * the system would fill the gap again. If it is much, whoever gets it next has to show anew that he fills it. */
 void hdi_space_before_purge(const uint8_t *address, size_t bytes);
+
+/* All of a run is free and clean: nothing is left there of what was purged piece by piece, so huge pages may be asked for once more where
+ * they were taken back. With the space's lock. */
+void hdi_space_huge_again(const hd_space *space, const hd_unit *run);
 
 #endif

@@ -409,6 +409,8 @@ RETURN = [
     Fault("huge pages for pages are looked at now and then", "core/space_huge.c", "unit.huge_cost",
           "  if (!dear && touch != HD_TOUCH_LIKELY) return touch == HD_TOUCH_SURE ? LOOK : ASK;",
           "  if (!dear && touch == HD_TOUCH_PERHAPS) return ASK;"),
+    Fault("huge pages for pages are not looked at in memory that was given back", "core/space.c", "unit.huge_cost",
+          "at + units, end, touch_of(units));", "at + units, end, HD_TOUCH_PERHAPS);"),
     Fault("a block that no memory is there for is touched", "core/space_huge.c", "unit.huge_cost",
           "units <= LOOK_MOST_UNITS ? touch : HD_TOUCH_PERHAPS", "touch"),
     Fault("calloc touches long blocks", "core/large.c", "unit.huge_cost",

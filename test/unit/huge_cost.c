@@ -269,6 +269,25 @@ static void test_pages(void **state) {
   assert_int_equal(tell.looks, looks + 3);
 }
 
+/* Pages in memory that was given back are touched at once as well. */
+static void test_pages_in_given_back_memory(void **state) {
+  enum { BYTES = 128 * MIB };
+  NEED_HUGE_PAGES();
+  become_quick();
+  uint8_t *p = hd_malloc(BYTES);
+  assert_non_null(hd_malloc(HD_UNIT_BYTES)); /* so that it does not become fresh memory altogether */
+  memset(p, 1, BYTES);
+  hd_free(p);
+  hd_collect(0);
+  left_out();
+  for (size_t i = 0; i < 2; i++) {
+    size_t looks = tell.looks;
+    assert_in_range(left_out(), 0, 8);
+    assert_int_equal(tell.looks, looks + 1);
+    assert_in_range(tell.last, p, p + BYTES - 1);
+  }
+}
+
 /* A block that was filled is, as it grows. Where it stands, and where it has to move. */
 static void test_growth(void **state) {
   NEED_HUGE_PAGES();
@@ -298,6 +317,7 @@ int main(void) {
       cmocka_unit_test(test_compared_with_small_ones),
       cmocka_unit_test(test_unknown),
       cmocka_unit_test(test_pages),
+      cmocka_unit_test(test_pages_in_given_back_memory),
       cmocka_unit_test(test_growth),
       cmocka_unit_test(test_system_touches),
   };
