@@ -10,6 +10,7 @@
 #include "core/claim.h"
 #include "core/gate.h"
 #include "core/hardened.h"
+#include "core/inherit.h"
 #include "core/large.h"
 #include "core/options.h"
 #include "core/page.h"
@@ -65,6 +66,7 @@ static inline void *take_gated(hd_heap *heap, unsigned *class_index, enum fit fi
 
 static SLOW void *take_after_collecting(hd_heap *heap, unsigned *class_index, enum fit fit, bool *zeroed) {
   hdi_purge_collect(0);
+  hdi_inherit_end(heap);
   void *p = take_gated(heap, class_index, fit, zeroed);
   return p != NULL ? p : hdi_no_memory();
 }

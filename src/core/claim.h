@@ -155,7 +155,7 @@ void hdi_claim_take_turns(hd_heap *heap, hd_unit *page);
 
 /* The same as hdi_claim_here while they take turns. Where one is over and less than half of it has come back, the program keeps what it
  * takes, and what was freed last is taken first again; so it is where another class has become as busy. In heap.c. */
-uint64_t hdi_claim_turn(const hd_heap *heap, hd_class *class);
+uint64_t hdi_claim_turn(hd_heap *heap, hd_class *class);
 
 /* Have the processor fetch the first lines of what is claimed, where they are not at hand: free wrote nothing into these blocks, so in a
  * heap that is larger than the caches the program would wait for each of them (decision 29). Where they were never touched there is nothing

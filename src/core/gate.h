@@ -28,11 +28,11 @@ FAST bool hdi_gate_try(hd_heap *heap) {
   return false;
 }
 
-static inline void hdi_gate_enter(hd_heap *heap) {
+FAST void hdi_gate_enter(hd_heap *heap) {
   while (HD_UNLIKELY(!hdi_gate_try(heap))) hdi_gate_wait(heap);
 }
 
-static inline void hdi_gate_leave(hd_heap *heap) { hd_store_release(&heap->busy, 0u); }
+FAST void hdi_gate_leave(hd_heap *heap) { hd_store_release(&heap->busy, 0u); }
 
 /* Whether this thread is inside its heap's gate already: a signal handler came in between. */
 static inline bool hdi_gate_is_inside(const hd_heap *heap) { return hd_load_relaxed(&heap->busy) != 0; }

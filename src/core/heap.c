@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/claim.h"
+#include "core/inherit.h"
 #include "core/page.h"
 #include "core/purge.h"
 #include "core/remote.h"
@@ -197,7 +198,7 @@ void hdi_heap_release(hd_heap *heap, hd_unit *page) {
 
 /* First in the list, whoever freed: pages near to full fill up again, and those that wait behind them run empty and go back. Last are those
  * with blocks that were never handed out. */
-static void make_partial(hd_heap *heap, hd_unit *page, uint32_t used) {
+void hdi_heap_make_partial(hd_heap *heap, hd_unit *page, uint32_t used) {
   hd_class *class = &heap->class[page->class_index];
   hd_store_owned(&page->credit, used);
   hd_store_owned(&page->state, HD_PAGE_PARTIAL);
@@ -226,7 +227,7 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
       page->counted = (uint16_t)page->capacity;
       break;
     case HD_PAGE_FULL:
-      make_partial(heap, page, page->rest);
+      hdi_heap_make_partial(heap, page, page->rest);
       if (page->credit == 0) hdi_heap_settle(heap, page);
       break;
     case HD_PAGE_PARTIAL:
@@ -247,17 +248,17 @@ static void empty_slot(hd_class *class, hd_unit *page) {
   hd_store_owned(&class->slot.word_at, 0);
 }
 
-static void unclaim(hd_heap *heap, hd_unit *page) {
+void hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
   hd_class *class = &heap->class[page->class_index];
   empty_slot(class, page);
   class->page = NULL;
-  make_partial(heap, page, hdi_page_used(page));
+  hdi_heap_make_partial(heap, page, hdi_page_used(page));
   hdi_heap_settle(heap, page);
 }
 
-bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page) {
+bool hdi_heap_unclaim_medium(hd_heap *heap, hd_unit *page) {
   if (page->class_index <= HD_SMALL_CLASSES || heap->class[page->class_index].page != page) return false;
-  unclaim(heap, page);
+  hdi_heap_unclaim(heap, page);
   return true;
 }
 
@@ -268,12 +269,15 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
   if (page->state == HD_PAGE_CURRENT) {
     hd_store_owned(&page->held, page->held - count);
   } else if (page->state == HD_PAGE_FULL && count >= page->credit) {
-    make_partial(heap, page, used - count);
+    hdi_heap_make_partial(heap, page, used - count);
   } else {
     hd_store_owned(&page->credit, page->credit - count);
   }
   hdi_heap_settle(heap, page);
 }
+
+/* Once for all who claim: it is long where the processor is not known to have an instruction for it. */
+static __attribute__((noinline)) uint32_t count_bits(uint64_t bits) { return hd_bit_count(bits); }
 
 uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   uint32_t group = page->group;
@@ -284,7 +288,7 @@ uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   }
   uint32_t touched = (uint32_t)hd_min(page->fresh - group * 64, 64);
   uint64_t bits = hdi_claim_look(page, class, group);
-  uint32_t count = hd_bit_count(bits);
+  uint32_t count = count_bits(bits);
   if (count * 4 < touched) {
     if (HD_LIKELY(page->capacity > 64)) class->pause = class->last_pause = (uint8_t)((class->last_pause * 2 + 1) & PAUSE_MOST);
     if (page->capacity > 64 || count * FEW_BLOCKS_SHARE < touched) return 0;
@@ -322,17 +326,18 @@ void hdi_claim_take_turns(hd_heap *heap, hd_unit *page) {
   if (!alone || class->shared || !hdi_page_is_plain(page)) return;
   HD_ASSERT(class->page == page && page->group != HD_NO_GROUP); /* as in hdi_claim_again */
   if (hdi_slot_word(&class->slot) != &page->words[page->group]) return;
-  uint32_t count = hd_bit_count(page->words[page->group]), most = turn_blocks(page);
+  uint32_t count = count_bits(page->words[page->group]), most = turn_blocks(page);
   if (count < most) count += widen_turn(page, most - count);
   if (count >= TURN_LEAST) put_apart(page, class, count);
 }
 
-uint64_t hdi_claim_turn(const hd_heap *heap, hd_class *class) {
+uint64_t hdi_claim_turn(hd_heap *heap, hd_class *class) {
+  if (class->turn == HD_TURN_INHERITED) return hdi_inherit_leave(heap, class);
   hd_unit *page = class->page;
   uint64_t bits = hdi_slot_bits(&class->slot);
   if (bits != 0) return bits;
   bool goes_on = !class->shared && heap->turner == page->class_index;
-  uint32_t count = hd_bit_count(page->words[page->group]);
+  uint32_t count = count_bits(page->words[page->group]);
   if (goes_on && count >= TURN_LEAST && count * 2 >= class->turn) return put_apart(page, class, count);
   class->turn = 0;
   hdi_claim_group_of(page, class, page->group);
@@ -440,7 +445,7 @@ void hdi_heap_drop_cache(hd_heap *heap) {
 
 void hdi_heap_rest(hd_heap *heap) {
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
-    if (heap->class[i].page != NULL) unclaim(heap, heap->class[i].page);
+    if (heap->class[i].page != NULL) hdi_heap_unclaim(heap, heap->class[i].page);
   }
   hdi_heap_drop_cache(heap);
 }
@@ -466,12 +471,13 @@ static bool is_spare(const hd_heap *heap, const hd_unit *page) {
 
 static void give_up(hd_heap *heap, unsigned class_index) {
   if (class_index > HD_SMALL_CLASSES) empty_magazine(heap, hdi_heap_magazine(heap, class_index));
-  if (is_spare(heap, heap->class[class_index].page)) unclaim(heap, heap->class[class_index].page);
+  if (is_spare(heap, heap->class[class_index].page)) hdi_heap_unclaim(heap, heap->class[class_index].page);
 }
 
 /* With each new page a heap that has many looks at a few classes in turn. Those that have claimed nothing since the last time give up what
  * rests in them, so that the next classes work in it and not beside it. */
 static SLOW void give_up_idle(hd_heap *heap) {
+  if (heap->inherited != NULL) hdi_inherit_check(heap);
   for (unsigned looks = 0; looks < LOOKS; looks++) {
     heap->looked_at = (uint8_t)(heap->looked_at % (HD_CLASS_COUNT - 1) + 1);
     hd_class *class = &heap->class[heap->looked_at];
@@ -548,7 +554,7 @@ static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class
 static void leave_page(hd_heap *heap, hd_class *class, hd_unit *page, uint32_t used) {
   class->page = NULL;
   empty_slot(class, page);
-  if (used < page->capacity && page->fresh < page->capacity) make_partial(heap, page, used);
+  if (used < page->capacity && page->fresh < page->capacity) hdi_heap_make_partial(heap, page, used);
   else make_full(page, used);
 }
 

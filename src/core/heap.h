@@ -83,6 +83,9 @@ typedef struct hd_class {
   uint8_t turn;           /* blocks that were put apart for malloc; 0: none are, and it takes what was freed last (decision 34) */
 } hd_class;
 
+/* In place of a turn: the class's pages are its parent process's as well, and nothing was claimed since the fork; inherit.h. */
+enum { HD_TURN_INHERITED = UINT8_MAX };
+
 _Static_assert(sizeof(hd_class) == 64, "a claim touches one line of its heap");
 
 /* Frees of other heaps' blocks, counted by page and not yet announced. */
@@ -150,6 +153,7 @@ struct hd_heap {
 
   _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
   _Atomic(hd_parcel *) arrived;   /* parcels with blocks of its pages */
+  hd_unit *inherited;             /* in a child of a fork: the pages that it leaves to its parent, or NULL; inherit.h */
 
   /* What small classes need of these is still on the first system page; all but the parcels is on the first two. */
   _Alignas(64) hd_class class[HD_CLASS_COUNT];
@@ -215,9 +219,15 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page);
 /* remote frees of page became known: count blocks fewer in use. */
 void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);
 
-/* Take the claimed blocks of a CURRENT page back from its slot, so that nothing keeps the page; it becomes PARTIAL or is released.
- * Only for classes above HD_SMALL_MAX, whose blocks are taken inside the gate. false: not such a page. */
-bool hdi_heap_unclaim(hd_heap *heap, hd_unit *page);
+/* Take the claimed blocks of a CURRENT page back from its slot, so that nothing keeps the page; it becomes PARTIAL or is released. By the
+ * heap's own thread, or nobody may be in it. */
+void hdi_heap_unclaim(hd_heap *heap, hd_unit *page);
+
+/* The same by a collector: only for classes above HD_SMALL_MAX, whose blocks are taken inside the gate. false: not such a page. */
+bool hdi_heap_unclaim_medium(hd_heap *heap, hd_unit *page);
+
+/* A page in no list, with so many blocks in use, becomes PARTIAL: one of its class's list. */
+void hdi_heap_make_partial(hd_heap *heap, hd_unit *page, uint32_t used);
 
 /* Take a run of so many units out of the cache, which has one. What was a large block still says so, but that the program holds it. */
 static inline hd_unit *hdi_heap_take_cached(hd_heap *heap, size_t units) {

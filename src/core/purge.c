@@ -171,7 +171,7 @@ static void tidy_page(hd_heap *heap, hd_unit *page) {
   bool current = page->state == HD_PAGE_CURRENT;
   uint32_t remote = hdi_remote_take(page);
   if (remote > 0) hdi_heap_credit_remote(heap, page, remote); /* it may be released now, unless it is current */
-  if (current && hdi_heap_unclaim(heap, page)) return;
+  if (current && hdi_heap_unclaim_medium(heap, page)) return;
   if (remote == 0) purge_inside(heap, page);
 }
 

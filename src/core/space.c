@@ -619,5 +619,7 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
 SLOW void hdi_space_fork(hd_fork_step step) {
   if (step == HD_FORK_PREPARE) hd_store_relaxed(&hdi_space.growth_freed, 0u);
   hdi_lock_fork_open(&hdi_space.lock, step, put_aside, put_back);
-  if (step == HD_FORK_CHILD) hdi_space_grow_fork_child(&hdi_space);
+  if (step != HD_FORK_CHILD) return;
+  hdi_space_grow_fork_child(&hdi_space);
+  hdi_space_huge_fork_child();
 }

@@ -14,7 +14,7 @@ enum {
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
   AGAIN_BLOCKS = 16384, /* once more where they were taken back in the first 32, for each may be a range that the system has to keep, */
-  HUGE_FIRST_UNITS = 192, /* but not in the first 12 MiB, of which one that is half empty would be too much, */
+  HUGE_FIRST_UNITS = 192, /* but not in a process's first 12 MiB, of which one that is half empty would be too much, */
   FAST_FIRST_UNITS = 64, /* or 4 MiB where the program takes memory so fast that page faults are most of what it does: */
   FAST_UNIT_NS = 46875, /* a MiB in 0.75 ms, */
   SLOW_UNIT_NS = 187500, /* or up to 3 ms where page faults are slow */
@@ -49,6 +49,9 @@ _Static_assert((int)SHORT_BLOCK <= (int)HD_ONE_UNIT_MAX, "handed_out is for page
 static HD_LATER_DATA struct {
   _Atomic uint64_t asked, lost;
 } huge[HUGE_BLOCKS / 64];
+
+/* Where a process has as much memory of its own that it is no small one: a child of a fork begins where its parent's ends. */
+static atomic_size_t small_until = HUGE_FIRST_UNITS;
 
 /* What huge pages cost here: see ask(). In blocks. */
 static struct {
@@ -261,13 +264,17 @@ SLOW static bool is_most_faults(uint64_t ns) {
   return ns * FAULTS_SHARE <= hd_load_relaxed(&cost) * 100;
 }
 
+SLOW void hdi_space_huge_fork_child(void) {
+  hd_store_relaxed(&small_until, hd_round_down(hd_load_relaxed(&hdi_space.top), BLOCK_UNITS) + HUGE_FIRST_UNITS);
+}
+
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
 void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end, hd_touch touch) {
   if (!hdi_space_asks_huge(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
   if (first == 0 || first >= last) return;
-  uint64_t ns = first < HUGE_FIRST_UNITS ? unit_ns(first) : 0;
+  uint64_t ns = first < hd_load_relaxed(&small_until) ? unit_ns(first) : 0;
   if (ns > SLOW_UNIT_NS || !is_dense_below(space, from, to - from)) return;
   if (HD_LIKELY(ns <= FAST_UNIT_NS) || is_most_faults(ns)) ask(first, last, touch, true);
 }
@@ -309,7 +316,7 @@ bool hdi_space_is_huge(const uint8_t *address) {
 }
 
 /* Blocks [from, to) are as they were before anybody asked. Between those that were asked for may lie somebody else's memory. */
-static void take_back(size_t from, size_t to) {
+SLOW static void take_back(size_t from, size_t to) {
   for (size_t at = from; at < to; at++) {
     size_t start = at;
     for (; at < to && is_asked(at); at++) take_out(&huge[at / 64].asked, bit_of(at));
@@ -317,7 +324,7 @@ static void take_back(size_t from, size_t to) {
   }
 }
 
-void hdi_space_leave_huge(const uint8_t *address, size_t bytes) {
+SLOW void hdi_space_leave_huge(const uint8_t *address, size_t bytes) {
   take_back(block_of(address + BLOCK_BYTES - 1), hd_min(block_of(address + bytes), HUGE_BLOCKS));
 }
 
@@ -330,7 +337,7 @@ static void lose(size_t block) {
   take_back(first, first + STEP_BLOCKS);
 }
 
-void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
+SLOW void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
   size_t block = block_of(address);
   if (block >= HUGE_BLOCKS) return;
   if (bytes >= TAKE_BACK_BYTES) hdi_space_leave_huge(address, bytes);
@@ -339,7 +346,7 @@ void hdi_space_before_purge(const uint8_t *address, size_t bytes) {
   lose(hd_min(block_of(address + bytes - 1), HUGE_BLOCKS - 1));
 }
 
-void hdi_space_huge_again(const hd_space *space, const hd_unit *run) {
+SLOW void hdi_space_huge_again(const hd_space *space, const hd_unit *run) {
   size_t from = (size_t)(run - space->units), last = hd_min((from + run->run_units) / BLOCK_UNITS, AGAIN_BLOCKS);
   if (!can_be_huge(space)) return;
   for (size_t at = (from + BLOCK_UNITS - 1) / BLOCK_UNITS; at < last; at++) {

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/gate.h"
 #include "core/hardened.h"
+#include "core/inherit.h"
 #include "core/options.h"
 #include "core/page.h"
 #include "core/parcel.h"
@@ -535,6 +536,7 @@ SLOW static void fork_child(void) {
     if (hd_load_relaxed(&heap->stopped) != 0) hd_store_relaxed(&heap->stopped, 0u);
     if (heap == hdi_heap_mine()) {
       if (hd_load_relaxed(&heap->late_thread) != 0) hd_store_relaxed(&heap->late_thread, hdi_os_thread_id());
+      hdi_inherit_begin(heap);
     } else if (!heap->explicit_heap && hd_load_acquire(&heap->life) == HD_HEAP_USED && !is_of_new_child(heap)) {
       fork_orphan(heap);
     }

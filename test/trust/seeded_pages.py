@@ -105,7 +105,8 @@ TURNS = [
     Fault("a page waits that is in use as a whole", "core/heap.c", "unit.turns",
           "if (used < page->capacity && page->fresh < page->capacity)", "if (page->fresh < page->capacity)"),
     Fault("a page that should wait is FULL", "core/heap.c", "unit.turns",
-          "if (used < page->capacity && page->fresh < page->capacity) make_partial(heap, page, used);\n  else make_full(page, used);",
+          "if (used < page->capacity && page->fresh < page->capacity) hdi_heap_make_partial(heap, page, used);\n"
+          "  else make_full(page, used);",
           "(void)heap;\n  make_full(page, used);"),
     Fault("pages with virgin blocks stand first in the list", "core/heap.c", "unit.turns",
           "link_page(class, page, page->fresh < page->capacity);", "link_page(class, page, false);"),

@@ -298,7 +298,7 @@ static void test_unclaim_empties(void **state) {
     page->apart = page->words[0];
     page->words[0] = 0;
   }
-  assert_true(hdi_heap_unclaim(heap, page));
+  assert_true(hdi_heap_unclaim_medium(heap, page));
   assert_int_equal(page->state, HD_PAGE_PARTIAL);
   assert_int_equal(hdi_page_used(page), 2);
   assert_int_equal(hdi_page_count_words(page), page->fresh - 2);
@@ -307,7 +307,7 @@ static void test_unclaim_empties(void **state) {
   hd_free(three);
   assert_int_equal(heap->held_units, 0);
   one = hd_heap_malloc(heap, 64);
-  assert_false(hdi_heap_unclaim(heap, hdi_space_find(one))); /* a small class: its slot is used outside the gate */
+  assert_false(hdi_heap_unclaim_medium(heap, hdi_space_find(one))); /* a small class: its slot is used outside the gate */
   hd_free(one);
 }
 
@@ -320,7 +320,7 @@ static void test_unclaim_wants_the_current_page(void **state) {
   hd_unit *full = hdi_space_find(blocks[0]);
   uint32_t credit = full->credit;
   assert_int_equal(full->state, HD_PAGE_FULL);
-  assert_false(hdi_heap_unclaim(heap, full));
+  assert_false(hdi_heap_unclaim_medium(heap, full));
   assert_int_equal(full->credit, credit);
   free_blocks(blocks, 0, 2 * PAGE_BLOCKS);
 }

@@ -494,6 +494,22 @@ static void test_for_everything_and_nothing(void **state) {
   hdi_options.thp = HD_THP_AUTO;
 }
 
+/* What it has from its parent is not its own: a child of a fork is as small a process as any. */
+static void test_child_begins_small(void **state) {
+  enum { FIRST = 6 /* of 2 MiB: 12 MiB */ };
+  last = NULL;
+  begin(state);
+  take(8, 1);
+  assert_int_equal(next_is_huge(), may_be_huge());
+  hdi_space_huge_fork_child();
+  for (size_t i = 0; i < FIRST; i++) {
+    take(1, 1);
+    assert_false(hdi_space_is_huge(last));
+  }
+  take(1, 1);
+  assert_int_equal(hdi_space_is_huge(last), may_be_huge());
+}
+
 int main(void) {
   hd_free(hd_malloc(1)); /* starts the library */
   const struct CMUnitTest tests[] = {
@@ -510,6 +526,7 @@ int main(void) {
       cmocka_unit_test(test_most_pages_are_open),
       cmocka_unit_test(test_long_blocks_are_no_proof),
       cmocka_unit_test(test_middling_blocks),
+      cmocka_unit_test(test_child_begins_small),
       cmocka_unit_test(test_given_back_memory_starts_anew),
       cmocka_unit_test(test_runs_want_less),
       cmocka_unit_test(test_huge_pages_are_not_filled_by_moves),
