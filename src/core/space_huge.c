@@ -50,8 +50,8 @@ static HD_LATER_DATA struct {
   _Atomic uint64_t asked, lost;
 } huge[HUGE_BLOCKS / 64];
 
-/* Where a process has as much memory of its own that it is no small one: a child of a fork begins where its parent's ends. */
-static atomic_size_t small_until = HUGE_FIRST_UNITS;
+/* A child of a fork has to take so many units before it is as large as a process of 12 MiB. */
+static atomic_size_t child_lacks;
 
 /* What huge pages cost here: see ask(). In blocks. */
 static struct {
@@ -70,7 +70,7 @@ static size_t block_of(const uint8_t *address) { return (size_t)(address - hdi_s
 static bool can_ask(size_t block) { return !is_asked(block) && (hd_load_relaxed(&huge[block / 64].lost) & bit_of(block)) == 0; }
 
 /* Ask for the blocks from `at` on, up to the first one where somebody has, or must not. Returns where that is. */
-static size_t ask_from(size_t at, size_t last) {
+SLOW static size_t ask_from(size_t at, size_t last) {
   size_t start = at;
   for (; at < last && can_ask(at); at++) put_in(&huge[at / 64].asked, bit_of(at));
   if (at == start) return at;
@@ -265,16 +265,18 @@ SLOW static bool is_most_faults(uint64_t ns) {
 }
 
 SLOW void hdi_space_huge_fork_child(void) {
-  hd_store_relaxed(&small_until, hd_round_down(hd_load_relaxed(&hdi_space.top), BLOCK_UNITS) + HUGE_FIRST_UNITS);
+  hd_store_relaxed(&child_lacks, hd_round_down(hd_min(hd_load_relaxed(&hdi_space.top), HUGE_FIRST_UNITS), BLOCK_UNITS));
 }
 
 /* Of a long run its owner knows more: see hdi_space_want_huge. */
 void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end, hd_touch touch) {
+  size_t lacks = hd_load_relaxed(&child_lacks);
+  if (HD_UNLIKELY(lacks != 0)) hd_store_relaxed(&child_lacks, lacks - hd_min(lacks, to - from));
   if (!hdi_space_asks_huge(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
   if (first == 0 || first >= last) return;
-  uint64_t ns = first < hd_load_relaxed(&small_until) ? unit_ns(first) : 0;
+  uint64_t ns = first < HUGE_FIRST_UNITS || lacks != 0 ? unit_ns(first) : 0;
   if (ns > SLOW_UNIT_NS || !is_dense_below(space, from, to - from)) return;
   if (HD_LIKELY(ns <= FAST_UNIT_NS) || is_most_faults(ns)) ask(first, last, touch, true);
 }
@@ -329,7 +331,7 @@ SLOW void hdi_space_leave_huge(const uint8_t *address, size_t bytes) {
 }
 
 /* By steps of 32 MiB, or the system would have a range to keep for each block that has a gap. */
-static void lose(size_t block) {
+SLOW static void lose(size_t block) {
   size_t first = hd_round_down(block, STEP_BLOCKS);
   uint64_t bits = hd_low_mask(STEP_BLOCKS) << first % 64;
   if ((hd_load_relaxed(&huge[first / 64].asked) & bits) == 0) return;

@@ -13,7 +13,7 @@ enum { HD_HUGE_UNITS = 32 /* a huge page */, HD_HUGE_RUN_UNITS = 64 };
 /* How sure it is that memory will be touched: its owner may never do so; it is likely; or it happens at once. */
 typedef enum hd_touch { HD_TOUCH_PERHAPS, HD_TOUCH_LIKELY, HD_TOUCH_SURE } hd_touch;
 
-/* In the child of a fork. */
+/* In the child of a fork: what it has from its parent does not make it large. */
 void hdi_space_huge_fork_child(void);
 
 /* Units [have, next) of a space have been claimed. */
