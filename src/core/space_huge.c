@@ -13,33 +13,33 @@ enum {
   BLOCK_BYTES = BLOCK_UNITS << HD_UNIT_SHIFT,
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
-  AGAIN_BLOCKS = 16384, /* once more where they were taken back in the first 32, for each may be a range that the system has to keep, */
-  HUGE_FIRST_UNITS = 192, /* but not in a process's first 12 MiB, of which one that is half empty would be too much, */
-  FAST_FIRST_UNITS = 64, /* or 4 MiB where the program takes memory so fast that page faults are most of what it does: */
-  FAST_UNIT_NS = 46875, /* a MiB in 0.75 ms, */
-  SLOW_UNIT_NS = 187500, /* or up to 3 ms where page faults are slow */
-  FAULTS_SHARE = 40, /* and so many of 100 parts of that time; */
-  HUGE_LOOK_UNITS = 128, /* where 8 MiB below are resident, without pages that are being filled just now if need be; */
-  HUGE_DEEP_UNITS = 512, /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
-  LONG_UNITS = 16, /* a run of 1 MiB or more, which is longer than any page; */
-  DEEP_SHARE = 8, /* than that, or than an eighth of what lies below, */
-  DEEPEST_UNITS = 4096, /* or than 256 MiB; */
-  LACK_OF_UNIT = 8, /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
-  LACK_OF_RUN = 4, /* or a quarter, if a run does, which will be filled */
-  LEAST_OF_UNIT = 4, /* and of the units that are looked for at least a quarter must be found, for a single one, */
-  LEAST_OF_RUN = 8, /* or an eighth, for a run */
+  AGAIN_BLOCKS = 16384,    /* once more in the first 32: there each may be a range that the system has to keep; */
+  HUGE_FIRST_UNITS = 192,  /* but not in a process's first 12 MiB, of which one that is half empty would be too much, */
+  FAST_FIRST_UNITS = 64,   /* or 4 MiB where the program takes memory so fast that page faults are most of what it does: */
+  FAST_UNIT_NS = 46875,    /* a MiB in 0.75 ms, */
+  SLOW_UNIT_NS = 187500,   /* or up to 3 ms where page faults are slow */
+  FAULTS_SHARE = 40,       /* and so many of 100 parts of that time; */
+  HUGE_LOOK_UNITS = 128,   /* where 8 MiB below are resident, without pages that are being filled just now if need be; */
+  HUGE_DEEP_UNITS = 512,   /* or a quarter of them, and those that begin 32 MiB below; nothing deeper counts */
+  LONG_UNITS = 16,         /* a run of 1 MiB or more, which is longer than any page; */
+  DEEP_SHARE = 8,          /* than that, or than an eighth of what lies below, */
+  DEEPEST_UNITS = 4096,    /* or than 256 MiB; */
+  LACK_OF_UNIT = 8,        /* but for an eighth, if a single unit comes next: it may be a class's that is needed now and then; */
+  LACK_OF_RUN = 4,         /* or a quarter, if a run does, which will be filled */
+  LEAST_OF_UNIT = 4,       /* and of the units that are looked for at least a quarter must be found, for a single one, */
+  LEAST_OF_RUN = 8,        /* or an eighth, for a run */
   TAKE_BACK_BYTES = 16 << 20, /* shorter runs would cut the memory into too many ranges for the system */
-  QUICK_NS = 1000000, /* a huge page that comes within a millisecond is good enough; */
-  FEW_BYTES = 128 * 1024, /* one that doesn't is compared with so many small ones, */
-  MUCH = 2, /* and dear if it takes more than twice the time of those in its place */
-  LOOK_FIRST = 4, /* long runs, which may never be touched, are looked at after 8 MiB of them; */
-  REST_FIRST = 16, /* what was found holds for 32 MiB, and for twice as many each time that it is found again, */
-  REST_MOST = 256, /* up to 512 MiB */
-  GROWN_UNITS = 512, /* with 32 MiB resident a process is no small one, */
+  QUICK_NS = 1000000,      /* a huge page that comes within a millisecond is good enough; */
+  FEW_BYTES = 128 * 1024,  /* one that doesn't is compared with so many small ones, */
+  MUCH = 2,                /* and dear if it takes more than twice the time of those in its place */
+  LOOK_FIRST = 4,          /* long runs, which may never be touched, are looked at after 8 MiB of them; */
+  REST_FIRST = 16,         /* what was found holds for 32 MiB, and for twice as many each time that it is found again, */
+  REST_MOST = 256,         /* up to 512 MiB */
+  GROWN_UNITS = 512,       /* with 32 MiB resident a process is no small one, */
   GROWN_LOOK_UNITS = 16384, /* if that is found in its first GiB, */
-  GROWN_PAUSE = 31, /* where it is looked for with pauses, of one long run, three, seven and so on up to so many */
+  GROWN_PAUSE = 31,        /* where it is looked for with pauses, of one long run, three, seven and so on up to so many */
   LOOK_MOST_UNITS = HD_NARROW ? 2048 : 32768, /* 2 GiB; longer runs are less often data than addresses to choose from */
-  SHORT_BLOCK = 4096 /* a block of this size touches all system pages that it lies in, or nearly */
+  SHORT_BLOCK = 4096       /* a block of this size touches all system pages that it lies in, or nearly */
 };
 
 _Static_assert((int)SHORT_BLOCK <= (int)HD_ONE_UNIT_MAX, "handed_out is for pages of one unit");
@@ -55,9 +55,9 @@ static atomic_size_t child_lacks;
 
 /* What huge pages cost here: see ask(). In blocks. */
 static struct {
-  atomic_bool dear; /* small pages in their place cost less */
-  atomic_uint step, rest; /* for how many blocks that was to hold, and holds still */
-  atomic_size_t due; /* the block behind one that is to be looked at, or 0 */
+  atomic_bool dear;          /* small pages in their place cost less */
+  atomic_uint step, rest;    /* for how many blocks that was to hold, and holds still */
+  atomic_size_t due;         /* the block behind one that is to be looked at, or 0 */
 } price = {.rest = LOOK_FIRST};
 
 static void put_in(_Atomic uint64_t *set, uint64_t bits) { atomic_fetch_or_explicit(set, bits, memory_order_relaxed); }

@@ -2,7 +2,6 @@
  * parent made and takes others in their place leaves its parent's memory shared: what it takes lies together, and a free writes nothing
  * into the block. Counted are the system pages of its parent's blocks that a child has for itself, which are copies.
  * SPDX-License-Identifier: MIT */
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -25,19 +24,7 @@ static char *take(void) {
 }
 
 /* System pages between them that no other process has. */
-static size_t copied(void) {
-  const uint64_t present = (uint64_t)1 << 63, exclusive = (uint64_t)1 << 56;
-  size_t page = ts_os_page(), count = 0;
-  uint64_t entry = 0;
-  int map = open("/proc/self/pagemap", O_RDONLY);
-  TS_CHECK(map >= 0, "no /proc/self/pagemap");
-  for (uintptr_t at = (uintptr_t)low / page; at <= (uintptr_t)high / page; at++) {
-    TS_CHECK(pread(map, &entry, sizeof entry, (off_t)(at * sizeof entry)) == sizeof entry, "pagemap");
-    count += (entry & present) != 0 && (entry & exclusive) != 0;
-  }
-  close(map);
-  return count;
-}
+static size_t copied(void) { return ts_own_pages(low, (size_t)(high - low)); }
 
 static void handle_requests(void) {
   static char *alive[ALIVE];

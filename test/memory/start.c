@@ -46,22 +46,7 @@ static int find_segments(struct dl_phdr_info *object, size_t bytes, void *unused
   return 1;
 }
 
-/* Pages that are written: present, and this process's own. What was only read is the kernel's one page of zeros. */
-static size_t written_pages(uintptr_t start, uintptr_t end) {
-  const uint64_t written = (uint64_t)1 << 63 | (uint64_t)1 << 56;
-  size_t count = 0;
-  int map = open("/proc/self/pagemap", O_RDONLY);
-  TS_CHECK(map >= 0, "no /proc/self/pagemap");
-  for (uintptr_t page = start / ts_os_page(); page * ts_os_page() < end; page++) {
-    uint64_t entry = 0;
-    TS_CHECK(pread(map, &entry, sizeof entry, (off_t)(page * sizeof entry)) == sizeof entry, "no entry for a page");
-    count += (entry & written) == written;
-  }
-  close(map);
-  return count;
-}
-
-/* The same of the window with its table, and of the store: where the library maps memory of its own (space_grow.c). */
+/* Pages that are written of the window with its table, and of the store: where the library maps memory of its own (space_grow.c). */
 static size_t written_in_window(void) {
   const uintptr_t lowest = (uintptr_t)1 << 46, highest = lowest + ((uintptr_t)1 << 44);
   static char text[64 * 1024];
@@ -75,7 +60,7 @@ static size_t written_in_window(void) {
   for (char *line = text; line != NULL && *line != 0; line = strchr(line, '\n'), line += line != NULL) {
     char *end = NULL;
     uintptr_t start = strtoul(line, &end, 16);
-    if (start >= lowest && start < highest) count += written_pages(start, strtoul(end + 1, NULL, 16));
+    if (start >= lowest && start < highest) count += ts_own_pages((const void *)start, strtoul(end + 1, NULL, 16) - start);
   }
   return count;
 }
@@ -177,7 +162,7 @@ static void run_very_little(void) {
   for (int i = 0; i < COUNT; i++) block[i] = memset(malloc(bytes[i]), 1, 16);
   size_t written = written_in_window();
 #ifdef HEDDLE_TEST_RARE_CODE
-  size_t variables_written = written_pages(variables, variables_end);
+  size_t variables_written = ts_own_pages((const void *)variables, variables_end - variables);
   TS_CHECK(variables_written == 1, "%zu pages of the library's variables are written", variables_written);
 #endif
   TS_CHECK(ts_os_page() != 4096 || written == COUNT + 1, "%zu pages for blocks in %d", written, COUNT);
@@ -189,7 +174,7 @@ int main(void) {
   TS_CHECK(variables_end > variables, "no variables of libheddle.so found: is it preloaded?");
   run_very_little();
   for (size_t bytes = 1; bytes < 200000; bytes += bytes / 2 + 1) free(malloc(bytes));
-  size_t written = written_pages(variables, variables_end);
+  size_t written = ts_own_pages((const void *)variables, variables_end - variables);
   TS_CHECK(written <= 3, "%zu pages of the library's variables are written, with the first heap", written);
   run_a_little();
   run_busily();

@@ -136,8 +136,12 @@ size_t ts_rss(void) {
   return (size_t)strtoull(line + 4, NULL, 10) * 1024;
 }
 
-size_t ts_resident(const void *from, size_t bytes) {
-  size_t page = ts_os_page(), present = 0;
+#define PAGE_PRESENT ((uint64_t)1 << 63)
+#define PAGE_EXCLUSIVE ((uint64_t)1 << 56)
+
+/* Pages whose entries have all of these bits. */
+static size_t count_pages(const void *from, size_t bytes, uint64_t bits) {
+  size_t page = ts_os_page(), seen = 0;
   uint64_t entry[512];
   int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
   TS_CHECK(fd >= 0, "no /proc/self/pagemap");
@@ -146,12 +150,15 @@ size_t ts_resident(const void *from, size_t bytes) {
     size_t count = last - first < 512 ? last - first : 512;
     ssize_t n = pread(fd, entry, count * 8, (off_t)(first * 8));
     TS_CHECK(n == (ssize_t)(count * 8), "short read of pagemap");
-    for (size_t i = 0; i < count; i++) present += entry[i] >> 63;
+    for (size_t i = 0; i < count; i++) seen += (entry[i] & bits) == bits;
     first += count;
   }
   close(fd);
-  return present * page;
+  return seen;
 }
+
+size_t ts_resident(const void *from, size_t bytes) { return count_pages(from, bytes, PAGE_PRESENT) * ts_os_page(); }
+size_t ts_own_pages(const void *from, size_t bytes) { return count_pages(from, bytes, PAGE_PRESENT | PAGE_EXCLUSIVE); }
 
 /* ---- reports of misuse ------------------------------------------------------------------------------------------ */
 

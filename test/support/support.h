@@ -59,6 +59,9 @@ void ts_sleep_ms(unsigned ms);
 size_t ts_rss(void);
 /** Resident bytes of the range, from /proc/self/pagemap. */
 size_t ts_resident(const void *from, size_t bytes);
+/** System pages of the range that this process has and shares with no other: it has written to them. What was only read is the kernel's one
+ * page of zeros, and what a fork shares is the other process's as well. */
+size_t ts_own_pages(const void *from, size_t bytes);
 size_t ts_os_page(void);
 
 /* ---- reports of misuse ------------------------------------------------------------------------------------------ */

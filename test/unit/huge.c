@@ -18,7 +18,7 @@
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"
-#include "grown.h"
+#include "huge_pages.h"
 
 enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB };
 
@@ -71,8 +71,6 @@ static bool next_is_huge(void) {
   take(1, 0);
   return hdi_space_is_huge(last);
 }
-
-static bool may_be_huge(void) { return hdi_os.huge_bytes == HUGE_BYTES && hdi_options.thp == HD_THP_AUTO; }
 
 /* What lies so many huge pages below counts no more. */
 static size_t too_deep(void) { return hd_max(16, hdi_space.top / HD_HUGE_UNITS / 7) + 1; }

@@ -13,6 +13,7 @@
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"
+#include "huge_pages.h"
 
 enum { BLOCK = HD_HUGE_UNITS, STEP = 512 /* 32 MiB */, STEPS = 4 };
 
@@ -24,8 +25,6 @@ uint64_t __wrap_hdi_os_touch(void *address, size_t bytes) {
 }
 
 static hd_unit *run; /* of some steps of 32 MiB, from the beginning of one */
-
-static bool may_be_huge(void) { return hdi_os.huge_bytes == BLOCK * HD_UNIT_BYTES && hdi_options.thp == HD_THP_AUTO; }
 
 /* Units [from, to) of the run are free, and have been given back to the system. */
 static void purge(size_t from, size_t to) {

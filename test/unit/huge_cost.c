@@ -15,7 +15,7 @@
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"
-#include "grown.h"
+#include "huge_pages.h"
 
 enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB, FEW_BYTES = 128 * 1024 };
 
@@ -118,7 +118,7 @@ static void become_quick(void) {
 }
 
 /* These tests take gigabytes of addresses. */
-static bool has_huge_pages(void) { return sizeof(void *) > 4 && hdi_os.huge_bytes == HUGE_BYTES && hdi_options.thp == HD_THP_AUTO; }
+static bool has_huge_pages(void) { return sizeof(void *) > 4 && may_be_huge(); }
 
 #define NEED_HUGE_PAGES() \
   (void)state;            \

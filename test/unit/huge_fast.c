@@ -18,6 +18,7 @@
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"
+#include "huge_pages.h"
 
 enum {
   MIB = 1024 * 1024,
@@ -46,8 +47,6 @@ uint64_t __wrap_hdi_os_touch(void *address, size_t bytes) {
   touches++;
   return bytes == 2 * MIB / FEW_SHARE ? few_cost : 0;
 }
-
-static bool may_be_huge(void) { return hdi_os.huge_bytes == 2 * MIB && hdi_options.thp == HD_THP_AUTO; }
 
 static void take_unit(void) {
   uint8_t *p = hd_malloc(HD_UNIT_BYTES);

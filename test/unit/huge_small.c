@@ -16,7 +16,7 @@
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "os/os.h"
-#include "grown.h"
+#include "huge_pages.h"
 
 enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB, GROWN_BYTES = 32 * MIB };
 
@@ -39,8 +39,6 @@ size_t __wrap_hdi_os_resident_in(const void *address, size_t bytes) {
   all_looks++;
   return __real_hdi_os_resident_in(address, bytes);
 }
-
-static bool may_be_huge(void) { return hdi_os.huge_bytes == HUGE_BYTES && hdi_options.thp == HD_THP_AUTO; }
 
 static uint8_t *take(size_t bytes) {
   uint8_t *p = hd_malloc(bytes);

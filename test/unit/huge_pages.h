@@ -1,14 +1,21 @@
-/* For tests of what huge pages do in a process that is not small any more.
+/* For tests of huge pages: whether there are any, and how a process grows out of being small.
  * SPDX-License-Identifier: MIT */
-#ifndef TEST_UNIT_GROWN_H
-#define TEST_UNIT_GROWN_H
+#ifndef TEST_UNIT_HUGE_PAGES_H
+#define TEST_UNIT_HUGE_PAGES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "core/options.h"
 #include "core/space_huge.h"
+#include "os/os.h"
+
+/* Whether the library asks for huge pages here. */
+static inline bool may_be_huge(void) {
+  return hdi_os.huge_bytes == (size_t)HD_HUGE_UNITS << HD_UNIT_SHIFT && hdi_options.thp == HD_THP_AUTO;
+}
 
 /* The library looks for it again after so many questions at most. */
 enum { GROWN_PAUSES = 31 };
