@@ -392,7 +392,6 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
   if (done && first == NULL) first = take_new(space, units, align_units, touch_of(units), zeroed);
   if (HD_UNLIKELY(done && first == NULL)) done = take_last(space, units, align_units, &first, zeroed);
   if (HD_UNLIKELY(!done)) first = take_during_fork(space, units, align_units, zeroed);
-  hdi_space_huge_look();
   if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
 }

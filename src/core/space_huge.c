@@ -31,7 +31,10 @@ enum {
   TAKE_BACK_BYTES = 16 << 20, /* shorter runs would cut the memory into too many ranges for the system */
   QUICK_NS = 1000000,      /* a huge page that comes within a millisecond is good enough; */
   FEW_BYTES = 128 * 1024,  /* one that doesn't is compared with so many small ones, */
-  MUCH = 2,                /* and dear if it takes more than twice the time of those in its place */
+  MUCH = 2,                /* and dear if it takes more than twice the time of those in its place; */
+  THERE_NS = 20000,        /* and what is there in less has been touched before */
+  QUICK_LEAST = 8,         /* where one was dear so many in a row must not be, */
+  LOOK_SHARE = 8,          /* which may be looked for in an eighth of a long run */
   LOOK_FIRST = 4,          /* long runs, which may never be touched, are looked at after 8 MiB of them; */
   REST_FIRST = 16,         /* what was found holds for 32 MiB, and for twice as many each time that it is found again, */
   REST_MOST = 256,         /* up to 512 MiB */
@@ -55,9 +58,9 @@ static atomic_size_t child_lacks;
 
 /* What huge pages cost here: see ask(). In blocks. */
 static struct {
-  atomic_bool dear;          /* small pages in their place cost less */
-  atomic_uint step, rest;    /* for how many blocks that was to hold, and holds still */
-  atomic_size_t due;         /* the block behind one that is to be looked at, or 0 */
+  atomic_bool dear;       /* small pages in their place cost less */
+  atomic_uint step, rest; /* for how many blocks that was to hold, and holds still */
+  atomic_uint quick;      /* looks since a dear one was found */
 } price = {.rest = LOOK_FIRST};
 
 static void put_in(_Atomic uint64_t *set, uint64_t bits) { atomic_fetch_or_explicit(set, bits, memory_order_relaxed); }
@@ -88,13 +91,7 @@ SLOW static uint64_t cost_of_few(void) {
   return ns;
 }
 
-/* What it costs to touch a block that has been asked for. */
-static bool is_dear(size_t block) {
-  hdi_counters_os_call(1);
-  uint64_t ns = hdi_os_touch(hdi_space.base + block * BLOCK_BYTES, hdi_os.page_bytes);
-  return HD_UNLIKELY(ns > QUICK_NS) && ns > cost_of_few() * (BLOCK_BYTES / FEW_BYTES) * MUCH;
-}
-
+/* LOOK: at the first of them, and at the next, if that is still the answer. */
 enum answer { LEAVE, ASK, LOOK };
 
 /* What to do about so many blocks. Of what may never be touched nothing is learnt: it follows what is known. */
@@ -107,40 +104,45 @@ static enum answer answer(size_t blocks, hd_touch touch) {
   return touch == HD_TOUCH_PERHAPS ? ASK : LOOK;
 }
 
-static bool look_is_dear(size_t block) {
-  bool dear = is_dear(block);
-  unsigned step = dear == hd_load_relaxed(&price.dear) ? hd_load_relaxed(&price.step) * 2 : 0;
+static bool is_dear(uint64_t ns) { return HD_UNLIKELY(ns > QUICK_NS) && ns > cost_of_few() * (BLOCK_BYTES / FEW_BYTES) * MUCH; }
+
+/* Touch a block that has been asked for, and see what that costs: what to do about those that follow. A host that has taken some memory
+ * back gives quick ones and dear ones by turns, and one dear one costs what many quick ones save: a quick one is proof only where none
+ * was dear before. */
+SLOW static enum answer look_at(size_t block) {
+  bool was_dear = hd_load_relaxed(&price.dear);
+  hdi_counters_os_call(1);
+  uint64_t ns = hdi_os_touch(hdi_space.base + block * BLOCK_BYTES, hdi_os.page_bytes);
+  if (ns != 0 && ns < THERE_NS) return was_dear ? LOOK : ASK; /* another thread was faster */
+  unsigned quick = is_dear(ns) ? 0 : hd_load_relaxed(&price.quick) + 1;
+  hd_store_relaxed(&price.quick, quick);
+  if (was_dear && quick > 0 && quick < QUICK_LEAST) return LOOK;
+  bool dear = quick == 0;
+  unsigned step = dear == was_dear ? hd_load_relaxed(&price.step) * 2 : 0;
   step = (unsigned)hd_min(hd_max(step, REST_FIRST), REST_MOST);
   hd_store_relaxed(&price.step, step);
   hd_store_relaxed(&price.rest, step);
   hd_store_relaxed(&price.dear, dear);
-  return dear;
-}
-
-void hdi_space_huge_look(void) {
-  if (HD_LIKELY(hd_load_relaxed(&price.due) == 0)) return;
-  size_t due = hd_exchange(&price.due, (size_t)0);
-  if (due != 0) look_is_dear(due - 1);
+  return dear ? LEAVE : ASK;
 }
 
 /* Ask for the blocks that lie in units [from, to), as far as nobody has, with a call for each stretch.
  *
  * Some systems are slow to find a huge page: virtual machines whose host takes free memory back, huge pages of it and not what is left
  * of others (4.5 ms on one of them, in place of 0.25, where 2 MiB of small pages take 0.65), or where others' memory has to be moved out
- * of the way first. So of what will be touched anyway the first page is touched here, or soon, and if that is dear, what follows is left
- * to small pages for a while. */
-static void ask(size_t from, size_t to, hd_touch touch, bool soon) {
+ * of the way first. So of what will be touched anyway the first page is touched here, and if that is dear, what follows is left to small
+ * pages for a while. */
+static void ask(size_t from, size_t to, hd_touch touch) {
   size_t first = (from + BLOCK_UNITS - 1) / BLOCK_UNITS;
   size_t last = hd_min(to / BLOCK_UNITS, HUGE_BLOCKS);
   while (first < last && !can_ask(first)) first++;
   if (first >= last) return;
   enum answer now = answer(last - first, touch);
-  if (now == LEAVE) return;
-  if (now == LOOK) {
+  for (size_t looks = (last - first + LOOK_SHARE - 1) / LOOK_SHARE; now == LOOK && looks > 0; looks--) {
     ask_from(first, first + 1);
-    if (soon) hd_store_relaxed(&price.due, first + 1);
-    if (soon ? hd_load_relaxed(&price.dear) : look_is_dear(first)) return;
+    now = look_at(first++);
   }
+  if (now != ASK) return;
   for (size_t at = first; at < last; at++) at = ask_from(at, last);
 }
 
@@ -278,7 +280,7 @@ void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t 
   if (first == 0 || first >= last) return;
   uint64_t ns = first < HUGE_FIRST_UNITS || lacks != 0 ? unit_ns(first) : 0;
   if (ns > SLOW_UNIT_NS || !is_dense_below(space, from, to - from)) return;
-  if (HD_LIKELY(ns <= FAST_UNIT_NS) || is_most_faults(ns)) ask(first, last, touch, true);
+  if (HD_LIKELY(ns <= FAST_UNIT_NS) || is_most_faults(ns)) ask(first, last, touch);
 }
 
 /* What was once resident may have been given back since; who had it may well have it again. */
@@ -309,7 +311,7 @@ size_t hdi_space_huge_grain(const hd_space *space, size_t units) {
 
 void hdi_space_want_huge(hd_space *space, const hd_unit *first, size_t units, hd_touch touch) {
   size_t at = (size_t)(first - space->units);
-  if (hdi_space_asks_huge(space)) ask(at, at + units, units <= LOOK_MOST_UNITS ? touch : HD_TOUCH_PERHAPS, false);
+  if (hdi_space_asks_huge(space)) ask(at, at + units, units <= LOOK_MOST_UNITS ? touch : HD_TOUCH_PERHAPS);
 }
 
 bool hdi_space_is_huge(const uint8_t *address) {

@@ -19,12 +19,9 @@ void hdi_space_huge_fork_child(void);
 /* Units [have, next) of a space have been claimed. */
 void hdi_space_huge_step(const hd_space *space, size_t have, size_t next);
 
-/* Units [from, to) of clean memory, which goes on until end, are handed out. May be called with the space's lock: a look that it finds due
- * follows without. */
+/* Units [from, to) of clean memory, which goes on until end, are handed out. Not with the space's lock: to look at what a huge page costs
+ * may take milliseconds. */
 void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end, hd_touch touch);
-
-/* Touch a huge page that was asked for before, if that is due, to see what it costs. It may take milliseconds. */
-void hdi_space_huge_look(void);
 
 /* What a run of so many units should start at a multiple of, and be a multiple of, so that huge pages fill it; 1: there won't be any. */
 size_t hdi_space_huge_grain(const hd_space *space, size_t units);

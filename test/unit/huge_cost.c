@@ -19,11 +19,15 @@
 
 enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB, FEW_BYTES = 128 * 1024 };
 
-/* Huge pages: what looks hold for, and the longest run that is looked at. */
-enum { FIRST = 16, MOST = 256, DATA = 1024 };
+/* Huge pages: what looks hold for; the longest run that is looked at; how many in a row are quick before that is believed, where one was
+ * dear; and of how many one may be looked at. */
+enum { FIRST = 16, MOST = 256, DATA = 1024, IN_A_ROW = 8, SHARE = 8 };
 
 /* Nanoseconds; what they are on a machine whose memory is at hand, and on one whose host has taken its huge pages back. */
 enum { QUICK = 230000, SLOW_HUGE = 4500000, FEW = 80000, SLOW_FEW = 600000, AT_ONCE = 1000000 };
+
+/* A huge page that has to be found takes so long at least. */
+enum { LEAST = 20000 };
 
 static struct {
   uint64_t huge, few;      /* costs */
@@ -103,10 +107,10 @@ static void look(void) {
   for (size_t before = tell.looks; tell.looks == before;) assert_non_null(hd_malloc(4 * HUGE_BYTES));
 }
 
-/* Found to be dear; and then to be quick, so that this holds for the first 32 MiB. */
+/* Found to be dear; and then to be quick often enough, so that this holds for the first 32 MiB. */
 static void become_dear(void) {
   cost(QUICK, FEW);
-  look();
+  for (int i = 0; i < IN_A_ROW; i++) look();
   cost(SLOW_HUGE, FEW);
   look();
 }
@@ -114,7 +118,7 @@ static void become_dear(void) {
 static void become_quick(void) {
   become_dear();
   cost(QUICK, FEW);
-  look();
+  for (int i = 0; i < IN_A_ROW; i++) look();
 }
 
 /* These tests take gigabytes of addresses. */
@@ -200,8 +204,59 @@ static void test_dear_ones_are_left_out(void **state) {
   expect_no_look(8 * FIRST - 3, 0);
   expect_cleared(3, true); /* enough was left out; but this does not tell whether they are dear still */
   expect_cleared(3, true);
+  for (int i = 1; i < IN_A_ROW; i++) expect_look(3, 1);
   expect_look(3, 3);
   expect_no_look(3, 3);
+}
+
+/* Where the host has taken some of its memory back, quick ones and dear ones come by turns: a dear one among them, and it is as if there
+ * had been no quick ones. */
+static void test_quick_ones_between_dear_ones(void **state) {
+  NEED_HUGE_PAGES();
+  become_dear();
+  for (size_t step = FIRST; step <= 4 * FIRST; step *= 2) {
+    expect_no_look(step - 3, 0);
+    cost(QUICK, FEW);
+    for (int i = 1; i < IN_A_ROW; i++) expect_look(3, 1);
+    cost(SLOW_HUGE, FEW);
+    expect_look(3, 1);
+  }
+}
+
+/* What another thread has touched before is there in no time, and tells nothing. */
+static void test_one_that_is_there_already(void **state) {
+  NEED_HUGE_PAGES();
+  become_dear();
+  expect_no_look(FIRST - 3, 0);
+  cost(LEAST - 1, FEW);
+  for (int i = 0; i < 2 * IN_A_ROW; i++) expect_look(3, 1);
+  cost(LEAST, FEW);
+  for (int i = 1; i < IN_A_ROW; i++) expect_look(3, 1);
+  expect_look(3, 3);
+  expect_no_look(FIRST - 3, FIRST - 3);
+  cost(LEAST - 1, FEW);
+  for (int i = 0; i < 2; i++) expect_look(3, 3); /* nor does it hold for what comes next */
+}
+
+/* A long run shows by itself that they are quick again, in an eighth of it; a dear one ends that. */
+static void test_many_looks_at_a_long_run(void **state) {
+  NEED_HUGE_PAGES();
+  become_dear();
+  expect_no_look(FIRST - 3, 0);
+  cost(QUICK, FEW);
+  size_t looks = tell.looks;
+  expect((IN_A_ROW - 1) * SHARE, IN_A_ROW - 1);
+  assert_int_equal(tell.looks, looks + IN_A_ROW - 1);
+  expect_look((IN_A_ROW - 1) * SHARE, (IN_A_ROW - 1) * SHARE);
+  become_dear();
+  expect_no_look(FIRST - 3, 0);
+  looks = tell.looks;
+  expect(IN_A_ROW * SHARE, 1);
+  assert_int_equal(tell.looks, looks + 1);
+  cost(QUICK, FEW);
+  expect_no_look(2 * FIRST - 3, 0);
+  expect((IN_A_ROW - 1) * SHARE + 1, (IN_A_ROW - 1) * SHARE + 1);
+  assert_int_equal(tell.looks, looks + 1 + IN_A_ROW);
 }
 
 /* Where small pages are no quicker there is nothing to be won; and they are not asked about while a huge page comes at once. */
@@ -230,7 +285,10 @@ static void test_unknown(void **state) {
   expect_look(FIRST, 1);
   tell.refuse = false;
   cost(0, 0);
-  expect_look(FIRST, FIRST);
+  expect_no_look(FIRST - 3, 0);
+  for (int i = 1; i < IN_A_ROW; i++) expect_look(3, 1);
+  expect_look(3, 3);
+  expect_no_look(FIRST - 3, FIRST - 3);
   cost(AT_ONCE + 1, SLOW_FEW);
   tell.refuse_commit = true;
   expect_look(FIRST, 1);
@@ -314,6 +372,9 @@ int main(void) {
       cmocka_unit_test(test_asked_for_before),
       cmocka_unit_test(test_longest_runs_are_not_looked_at),
       cmocka_unit_test(test_dear_ones_are_left_out),
+      cmocka_unit_test(test_quick_ones_between_dear_ones),
+      cmocka_unit_test(test_one_that_is_there_already),
+      cmocka_unit_test(test_many_looks_at_a_long_run),
       cmocka_unit_test(test_compared_with_small_ones),
       cmocka_unit_test(test_unknown),
       cmocka_unit_test(test_pages),
