@@ -100,10 +100,34 @@ def legend(names, colors, top, width, left=34):
     return "".join(out), y
 
 
-def spread(labels, gap=14):
-    """Move label heights apart so that none cover each other; takes and returns (y, item) pairs."""
-    placed, last = [], -1e9
-    for y, item in sorted(labels, key=lambda pair: pair[0]):
-        last = max(y, last + gap)
-        placed.append((last, item))
+LETTER, LINE = 7.2, 14  # what a letter and a line of text take, about
+
+
+def overlap(one, other):
+    """The area that two boxes (left, top, right, bottom) have in common."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    return max(width, 0) * max(height, 0)
+
+
+def label_spots(spots, frame, radius=9):
+    """Where the names of spots (name, x, y) stand: for each x, y and text-anchor. Beside its spot, or below or above it, where it covers
+    least of the other spots and of the names before it, and where least of it lies outside of the frame's box."""
+    taken = [(x - radius, y - radius, x + radius, y + radius) for _, x, y in spots]
+    placed = {}
+    for name, x, y in spots:
+        wide = LETTER * len(name)
+        places = [(x + 13, y + 4, "start"), (x - 13, y + 4, "end"), (x, y + 23, "middle"), (x, y - 13, "middle")]
+
+        def box(place, wide=wide):
+            at, base, anchor = place
+            left = at - {"start": 0, "end": wide, "middle": wide / 2}[anchor]
+            return left, base - LINE + 3, left + wide, base + 3
+
+        def cost(place, wide=wide):
+            mine = box(place)
+            return round(wide * LINE - overlap(mine, frame) + sum(overlap(mine, other) for other in taken))
+
+        placed[name] = min(places, key=cost)
+        taken.append(box(placed[name]))
     return placed

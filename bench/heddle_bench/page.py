@@ -1,6 +1,6 @@
 """One self-contained HTML page: time against memory as a scatter, bars for each row, scaling curves. SVG made here, no script."""
 
-from .draw import LogAxes, colors_of, legend, picture, spread, text
+from .draw import LogAxes, colors_of, label_spots, legend, picture, text
 from .measure import CONTROL
 from .tables import families_of, figure, geomean_rows, mib, short_version, times
 
@@ -28,16 +28,6 @@ def weight(is_subject):
     return ' style="font-weight:600"' if is_subject else ""
 
 
-def is_left(name, x, y, spots, right):
-    """Whether a spot's label stands left of it: at the right edge, or where it would lie on another spot."""
-    width = 13 + 7.2 * len(name)
-
-    def covers(start, end):
-        return any(other != name and start - 8 < at < end + 8 and abs(high - y) < 12 for other, at, high in spots)
-
-    return x > right - 110 or (covers(x, x + width) and not covers(x - width, x))
-
-
 def draw_scatter(results, colors, width=1040, height=460):
     """The geometric means, without the subject's copy, which would lie on it; None when there are too few."""
     points = [(m.name, m.cpu, m.rss) for m in geomean_rows(results, CONTROL) if m.cpu and m.rss]
@@ -49,11 +39,8 @@ def draw_scatter(results, colors, width=1040, height=460):
         for n, c, r in points
     )
     spots = [(n, axes.x(c), axes.y(r)) for n, c, r in points]
-    for left in (False, True):
-        labels = [(y, (n, x)) for n, x, y in spots if is_left(n, x, y, spots, axes.right) == left]
-        for y, (n, x) in spread(labels):
-            at, anchor = (x - 13, "end") if left else (x + 13, "start")
-            marks += f'<text x="{at:.1f}" y="{y + 4:.1f}" text-anchor="{anchor}"{weight(n == results.subject)}>{text(n)}</text>'
+    for n, (x, y, anchor) in label_spots(spots, (axes.left, axes.top, axes.right, axes.bottom)).items():
+        marks += f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{weight(n == results.subject)}>{text(n)}</text>'
     base = results.baseline
     return axes.frame(f"CPU time, {base} = 1 (left is faster)", f"peak RSS, {base} = 1 (low is smaller)") + marks, width, height
 

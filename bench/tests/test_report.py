@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from heddle_bench import cli, page, tables
+from heddle_bench import cli, draw, page, tables
 from heddle_bench.figures import Results, Run
 from heddle_bench.measure import CONTROL, Allocator, BenchError, Sample, find_allocators, with_control
 from heddle_bench.suite import Row
@@ -45,9 +45,12 @@ def test_scaling_without_one_thread_has_no_ratio():
     assert [cell.strip() for cell in line.strip("│ ").split("│")] == ["larson", "heddle", "-", "-"]
 
 
-def test_a_label_does_not_lie_on_another_spot():
-    spots = [("alone", 100, 50), ("first", 100, 200), ("second", 150, 205), ("edge", 950, 300)]
-    assert [name for name, x, y in spots if page.is_left(name, x, y, spots, right=1000)] == ["first", "edge"]
+def test_a_label_lies_on_nothing_else():
+    """Not on another spot, not on another label, and not outside."""
+    spots = [("alone", 100, 50), ("first", 100, 200), ("second", 150, 205), ("edge", 980, 300), ("upper", 400, 100), ("lower", 400, 112)]
+    placed = draw.label_spots(spots, (0, 0, 1000, 400))
+    assert [placed[name][2] for name, _, _ in spots] == ["start", "end", "start", "end", "start", "end"]
+    assert placed["alone"][:2] == (113, 54) and placed["lower"][:2] == (387, 116)
 
 
 def test_an_earlier_run_counts_each_row_once(tmp_path):
