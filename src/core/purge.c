@@ -298,7 +298,7 @@ static bool make_sights(void) {
     hdi_os_unreserve(memory, bytes);
     return false;
   }
-  if (hdi_os.huge_always) hdi_os_huge(memory, bytes, false); /* little of it is ever touched */
+  hdi_os_huge(memory, bytes, false); /* little of it is ever touched */
   purge.sights = memory;
   return true;
 }

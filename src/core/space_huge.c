@@ -15,6 +15,7 @@ enum {
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
   AGAIN_BLOCKS = 16384,    /* once more in the first 32: there each may be a range that the system has to keep; */
   HUGE_FIRST_UNITS = 192,  /* but not in a process's first 12 MiB, of which one that is half empty would be too much, */
+  PLAIN_UNITS = 64,        /* nor larger pages of any kind that the system may give unasked in the first 4, */
   FAST_FIRST_UNITS = 64,   /* or 4 MiB where the program takes memory so fast that page faults are most of what it does: */
   FAST_UNIT_NS = 46875,    /* a MiB in 0.75 ms, */
   SLOW_UNIT_NS = 187500,   /* or up to 3 ms where page faults are slow */
@@ -151,11 +152,10 @@ static bool can_be_huge(const hd_space *space) { return space == &hdi_space && h
 bool hdi_space_asks_huge(const hd_space *space) { return can_be_huge(space) && hdi_options.thp == HD_THP_AUTO; }
 
 void hdi_space_huge_step(const hd_space *space, size_t have, size_t next) {
-  uint8_t *start = space->base + (have << HD_UNIT_SHIFT);
-  size_t bytes = (next - have) << HD_UNIT_SHIFT;
-  if (hdi_os.huge_bytes == 0 || space != &hdi_space) return;
-  if (hdi_options.thp == HD_THP_ALWAYS) hdi_os_huge(start, bytes, true);
-  else if (hdi_os.huge_always) hdi_os_huge(start, bytes, false); /* it waits to be asked, as other systems do by themselves */
+  if (space != &hdi_space) return;
+  bool all = hdi_os.huge_always || hdi_options.thp != HD_THP_AUTO;
+  size_t end = all ? next : hd_min(next, PLAIN_UNITS);
+  if (end > have) hdi_os_huge(space->base + (have << HD_UNIT_SHIFT), (end - have) << HD_UNIT_SHIFT, hdi_options.thp == HD_THP_ALWAYS);
 }
 
 /* What tells how densely the program fills its memory: so many units, and how many bytes of them it has filled. Of the units of pages that

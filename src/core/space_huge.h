@@ -16,7 +16,8 @@ typedef enum hd_touch { HD_TOUCH_PERHAPS, HD_TOUCH_LIKELY, HD_TOUCH_SURE } hd_to
 /* In the child of a fork: what it has from its parent does not make it large. */
 void hdi_space_huge_fork_child(void);
 
-/* Units [have, next) of a space have been claimed. */
+/* Units [have, next) of a space have been claimed. Some systems give larger pages unasked: they shall wait to be asked where those are of
+ * 2 MiB, and in any case in what a small program has. */
 void hdi_space_huge_step(const hd_space *space, size_t have, size_t next);
 
 /* Units [from, to) of clean memory, which goes on until end, are handed out. Not with the space's lock: to look at what a huge page costs

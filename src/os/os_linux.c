@@ -63,11 +63,25 @@ long hdi_os_read_file(const char *path, char *buffer, size_t bytes) {
 }
 
 HD_START_TEXT(huge_mode, "/sys/kernel/mm/transparent_hugepage/enabled");
-HD_START_TEXT(huge_bytes, "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size");
 HD_START_TEXT(overcommit_mode, "/proc/sys/vm/overcommit_memory");
 
+/* Where tables of pages fill a page with entries of eight bytes each, one of them maps a huge page. Elsewhere the system says. */
+#if defined(__x86_64__) || defined(__aarch64__) || (defined(__riscv) && __riscv_xlen == 64)
+static size_t huge_page_bytes(void) { return hdi_os.page_bytes / 8 * hdi_os.page_bytes; }
+#else
+static size_t huge_page_bytes(void) {
+  static const char path[] = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
+  char text[128];
+  long length = hdi_os_read_file(path, text, sizeof text - 1);
+  uint64_t bytes = 0;
+  while (length > 0 && (text[length - 1] < '0' || text[length - 1] > '9')) length--;
+  bool told = length > 0 && hdi_text_read_bytes(text, (size_t)length, &bytes) && hd_is_power_of_2(bytes);
+  return told ? (size_t)bytes : 2 * HD_MIB;
+}
+#endif
+
 /* The mode stands in brackets: always madvise [never]. */
-static void read_huge_facts(void) {
+static void read_huge_mode(void) {
   char text[128];
   long length = hdi_os_read_file(huge_mode, text, sizeof text - 1);
   if (length <= 0) return;
@@ -75,12 +89,7 @@ static void read_huge_facts(void) {
   const char *mode = text;
   while (*mode != 0 && *mode != '[') mode++;
   hdi_os.huge_always = *mode == '[' && mode[1] == 'a';
-  if (*mode == '[' && mode[1] == 'n') return;
-  hdi_os.huge_bytes = 2 * HD_MIB;
-  length = hdi_os_read_file(huge_bytes, text, sizeof text - 1);
-  uint64_t bytes = 0;
-  while (length > 0 && (text[length - 1] < '0' || text[length - 1] > '9')) length--;
-  if (length > 0 && hdi_text_read_bytes(text, (size_t)length, &bytes) && hd_is_power_of_2(bytes)) hdi_os.huge_bytes = bytes;
+  if (*mode != '[' || mode[1] != 'n') hdi_os.huge_bytes = huge_page_bytes();
 }
 
 static void read_ram(void) {
@@ -107,7 +116,7 @@ void hdi_os_init(void) {
   hdi_os.cpu_count = 0;
   hdi_os.secure = getauxval(AT_SECURE) != 0;
   read_ram();
-  read_huge_facts();
+  read_huge_mode();
   unsigned char cpus[1024];
   memset(cpus, 0, sizeof cpus);
   long length = hd_syscall3(SYS_sched_getaffinity, 0, sizeof cpus, cpus);

@@ -449,6 +449,31 @@ static bool has_range(const void *address, size_t bytes, const char *flag) {
 
 static bool has_flag(const void *address, const char *flag) { return has_range(address, 0, flag); }
 
+/* A system that gives pages of other sizes unasked, of 64 KiB for instance, gives none to a small program, in its first 4 MiB; and nowhere
+ * to one that wants none. */
+static bool small_at_start, small_behind;
+
+static void look_at_start(void) {
+  small_at_start = has_flag(hdi_space.base, " nh") && has_flag(hdi_space.base + 4 * MIB - 1, " nh");
+  small_behind = has_flag(hdi_space.base + 4 * MIB, " nh");
+}
+
+static void test_small_programs_have_small_pages(void **state) {
+  if (hdi_os.huge_bytes == 0 || hdi_options.thp == HD_THP_ALWAYS) skip();
+  int64_t before = hdi_options.thp;
+  assert_true(small_at_start);
+  assert_int_equal(small_behind, hdi_os.huge_always || hdi_options.thp == HD_THP_NEVER);
+  hdi_options.thp = HD_THP_NEVER;
+  last = NULL;
+  begin(state);
+  size_t claimed = hdi_space.committed;
+  take((claimed - hdi_space.top) / HD_HUGE_UNITS, 0);
+  begin(state); /* in the next step */
+  assert_true(hdi_space.committed > claimed);
+  assert_true(has_flag(last, " nh") && has_flag(hdi_space.base + hdi_space.committed * HD_UNIT_BYTES - 1, " nh"));
+  hdi_options.thp = before;
+}
+
 /* Where the system gives huge pages unasked, it is told to wait: they come where they do elsewhere. */
 static void test_system_gives_unasked(void **state) {
   bool before = hdi_os.huge_always;
@@ -510,10 +535,12 @@ static void test_child_begins_small(void **state) {
 
 int main(void) {
   hd_free(hd_malloc(1)); /* starts the library */
+  look_at_start();
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_open_pages_are_left_out), /* first of all, in an empty process */
       cmocka_unit_test(test_few_are_left_out), /* while no more than 32 MiB below count */
       cmocka_unit_test(test_system_gives_unasked),  /* before anything large is freed: the helper makes a table too */
+      cmocka_unit_test(test_small_programs_have_small_pages),
       cmocka_unit_test(test_runs_tell_of_runs),
       cmocka_unit_test(test_huge_pages_are_no_proof),
       cmocka_unit_test(test_some_are_left_out),
