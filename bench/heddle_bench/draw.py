@@ -110,6 +110,11 @@ def overlap(one, other):
     return max(width, 0) * max(height, 0)
 
 
+def crowding(box, frame, taken):
+    """How much of a box lies outside of the frame, and on what is taken."""
+    return round(overlap(box, box) - overlap(box, frame) + sum(overlap(box, other) for other in taken))
+
+
 def label_spots(spots, frame, radius=9):
     """Where the names of spots (name, x, y) stand: for each x, y and text-anchor. Beside its spot, or below or above it, where it covers
     least of the other spots and of the names before it, and where least of it lies outside of the frame's box."""
@@ -117,17 +122,10 @@ def label_spots(spots, frame, radius=9):
     placed = {}
     for name, x, y in spots:
         wide = LETTER * len(name)
+        before = {"start": 0, "end": wide, "middle": wide / 2}  # how much of a name stands left of its x
         places = [(x + 13, y + 4, "start"), (x - 13, y + 4, "end"), (x, y + 23, "middle"), (x, y - 13, "middle")]
-
-        def box(place, wide=wide):
-            at, base, anchor = place
-            left = at - {"start": 0, "end": wide, "middle": wide / 2}[anchor]
-            return left, base - LINE + 3, left + wide, base + 3
-
-        def cost(place, wide=wide):
-            mine = box(place)
-            return round(wide * LINE - overlap(mine, frame) + sum(overlap(mine, other) for other in taken))
-
-        placed[name] = min(places, key=cost)
-        taken.append(box(placed[name]))
+        boxes = {(at, base, how): (at - before[how], base - LINE + 3, at - before[how] + wide, base + 3) for at, base, how in places}
+        costs = {place: crowding(box, frame, taken) for place, box in boxes.items()}
+        placed[name] = min(costs, key=costs.get)
+        taken.append(boxes[placed[name]])
     return placed

@@ -1,5 +1,5 @@
 /* A program that grows to gigabytes, 4 GB at scale 1, on all threads at once: each takes blocks of up to 440 kB, mostly short ones,
- * and touches all of their system pages; replaces a quarter of them at random; frees nine of ten; and takes as many once more. extra: the
+ * and touches all of their system pages; replaces a quarter of them at random; frees nine of ten; and takes as many again. extra: the
  * seconds that each part took. What memory costs when much of it comes from the system, whose huge pages may be dear or not (decision 25);
  * for a machine with twice as much as that. */
 #include "common.h"
@@ -30,18 +30,15 @@ static size_t draw_size(bench_rng *rng)
 static void take(lane *own, block *one)
 {
     one->bytes = draw_size(&own->rng);
-    one->p = malloc(one->bytes);
-    CHECK(one->p);
-    for (size_t at = 0; at < one->bytes; at += TOUCH)
-        one->p[at] = (char)one->bytes;
-    one->p[one->bytes - 1] = (char)one->bytes;
+    one->p = stamp_alloc(one->bytes); /* at both ends */
+    for (size_t at = TOUCH; at < one->bytes - 1; at += TOUCH)
+        one->p[at] = 1;
 }
 
 static void drop(block *one)
 {
     if (one->p)
-        CHECK(one->p[one->bytes - 1] == (char)one->bytes);
-    free(one->p);
+        stamp_free(one->p, one->bytes);
     one->p = NULL;
 }
 

@@ -12,10 +12,10 @@ enum {
   BLOCK_UNITS = HD_HUGE_UNITS,
   BLOCK_BYTES = BLOCK_UNITS << HD_UNIT_SHIFT,
   STEP_BLOCKS = HD_COMMIT_UNITS / BLOCK_UNITS,
+  PLAIN_UNITS = 64,        /* the first 4 MiB have no larger pages of any kind that the system may give unasked */
   HUGE_BLOCKS = 65536,     /* huge pages in the first 128 GiB, */
   AGAIN_BLOCKS = 16384,    /* once more in the first 32: there each may be a range that the system has to keep; */
   HUGE_FIRST_UNITS = 192,  /* but not in a process's first 12 MiB, of which one that is half empty would be too much, */
-  PLAIN_UNITS = 64,        /* nor larger pages of any kind that the system may give unasked in the first 4, */
   FAST_FIRST_UNITS = 64,   /* or 4 MiB where the program takes memory so fast that page faults are most of what it does: */
   FAST_UNIT_NS = 46875,    /* a MiB in 0.75 ms, */
   SLOW_UNIT_NS = 187500,   /* or up to 3 ms where page faults are slow */

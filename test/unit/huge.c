@@ -449,27 +449,31 @@ static bool has_range(const void *address, size_t bytes, const char *flag) {
 
 static bool has_flag(const void *address, const char *flag) { return has_range(address, 0, flag); }
 
-/* A system that gives pages of other sizes unasked, of 64 KiB for instance, gives none to a small program, in its first 4 MiB; and nowhere
- * to one that wants none. */
-static bool small_at_start, small_behind;
+static void begin_in_next_step(void **state) {
+  last = NULL;
+  begin(state);
+  size_t claimed = hdi_space.committed;
+  take((claimed - hdi_space.top) / HD_HUGE_UNITS, 0);
+  begin(state);
+  assert_true(hdi_space.committed > claimed);
+}
+
+static bool small_at_start, small_behind; /* that the system is told to wait, in the first 4 MiB and in what follows */
 
 static void look_at_start(void) {
   small_at_start = has_flag(hdi_space.base, " nh") && has_flag(hdi_space.base + 4 * MIB - 1, " nh");
   small_behind = has_flag(hdi_space.base + 4 * MIB, " nh");
 }
 
+/* A system that gives pages of other sizes unasked, of 64 KiB for instance, gives none to a small program, in its first 4 MiB; and nowhere
+ * to one that wants none. */
 static void test_small_programs_have_small_pages(void **state) {
   if (hdi_os.huge_bytes == 0 || hdi_options.thp == HD_THP_ALWAYS) skip();
   int64_t before = hdi_options.thp;
   assert_true(small_at_start);
   assert_int_equal(small_behind, hdi_os.huge_always || hdi_options.thp == HD_THP_NEVER);
   hdi_options.thp = HD_THP_NEVER;
-  last = NULL;
-  begin(state);
-  size_t claimed = hdi_space.committed;
-  take((claimed - hdi_space.top) / HD_HUGE_UNITS, 0);
-  begin(state); /* in the next step */
-  assert_true(hdi_space.committed > claimed);
+  begin_in_next_step(state);
   assert_true(has_flag(last, " nh") && has_flag(hdi_space.base + hdi_space.committed * HD_UNIT_BYTES - 1, " nh"));
   hdi_options.thp = before;
 }
@@ -479,10 +483,7 @@ static void test_system_gives_unasked(void **state) {
   bool before = hdi_os.huge_always;
   if (hdi_os.huge_bytes == 0 || hdi_options.thp == HD_THP_ALWAYS) skip();
   hdi_os.huge_always = true;
-  last = NULL;
-  begin(state);
-  take((hdi_space.committed - hdi_space.top) / HD_HUGE_UNITS, 0);
-  begin(state); /* in the next step */
+  begin_in_next_step(state);
   assert_true(has_flag(last, " nh"));
   take(12, 1);
   assert_true(has_flag(last, may_be_huge() ? " hg" : " nh"));
