@@ -90,6 +90,8 @@ WORKLOADS = (
         ("pairs", "pingpong-2", 1, (1,), False),
         ("pairs", "pingpong-4", 1, (1,), False),
         ("pairs", "pingpong-8", 1, (1,), False),
+        ("pairs", "queue-2048", 1, (2,), False),
+        ("pairs", "queue-16384", 1, (2,), False),
     ]
 )
 

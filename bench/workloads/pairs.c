@@ -2,7 +2,9 @@
  * fifo, random: 256 k blocks made, then freed in order or at random (only the frees are in `ns`, the mallocs in `alloc_ns`);
  * batch: 10,000 blocks of 16 to 1,024 B made and freed in order, over and over, looked at once in 16 rounds;
  * replace: random replacement among 100 k live blocks of 16 to 527 B; spsc, spsc-held: one producer and one consumer over a ring of 4,096
- * (held: the consumer keeps 1,024 and frees at random); pingpong-D: two threads bounce D blocks, each frees what the other made. */
+ * (held: the consumer keeps 1,024 and frees at random); pingpong-D: two threads bounce D blocks, each frees what the other made;
+ * queue-SIZE: each thread has a queue of 2.3 MiB of blocks, made while the others make theirs, and replaces its oldest one; only the ends
+ * of a block are written. */
 #include "common.h"
 #include <sched.h>
 
@@ -292,12 +294,58 @@ static void run_pingpong(const bench_args *args)
     free(job);
 }
 
+typedef struct {
+    const bench_args *args;
+    pthread_barrier_t turn;
+    double seconds; /* of the first thread's rounds */
+} queue_job;
+
+static size_t queue_rounds(const bench_args *args)
+{
+    return bench_scaled(args, 10e6, 1000);
+}
+
+/* The threads' first blocks are made in turn, one each, as they would be where all grow at once. */
+static void queue_lane(unsigned lane, void *shared)
+{
+    enum { QUEUE_BYTES = 2320 * 1024 };
+    queue_job *job = shared;
+    size_t bytes = pair_bytes(job->args->mode), count = QUEUE_BYTES / bytes, rounds = queue_rounds(job->args);
+    void **block = malloc(count * sizeof *block);
+    CHECK(block && count > 0);
+    for (size_t i = 0; i < count; i++) {
+        pthread_barrier_wait(&job->turn);
+        block[i] = stamp_alloc(bytes);
+    }
+    double start = bench_now();
+    for (size_t i = 0, at = 0; i < rounds; i++, at = at + 1 < count ? at + 1 : 0) {
+        stamp_free(block[at], bytes);
+        block[at] = stamp_alloc(bytes);
+    }
+    double seconds = bench_now() - start;
+    for (size_t i = 0; i < count; i++)
+        stamp_free(block[i], bytes);
+    free(block);
+    pthread_barrier_wait(&job->turn);
+    if (lane == 0)
+        job->seconds = seconds;
+}
+
+static void run_queue(const bench_args *args)
+{
+    queue_job job = {.args = args};
+    pthread_barrier_init(&job.turn, NULL, args->threads);
+    bench_threads(args->threads, queue_lane, &job);
+    report(args, (double)queue_rounds(args), job.seconds, "");
+}
+
 int main(int argc, char **argv)
 {
     static const bench_mode modes[] = {{"pair-16", run_pair}, {"pair-64", run_pair}, {"pair-1024", run_pair}, {"pair-2000", run_pair},
         {"pair-32768", run_pair}, {"pair-262144", run_pair}, {"pair-1048576", run_pair}, {"lifo100", run_lifo}, {"fifo", run_order},
         {"random", run_order}, {"batch", run_batch}, {"replace", run_replace}, {"spsc", run_spsc}, {"spsc-held", run_spsc},
-        {"pingpong-1", run_pingpong}, {"pingpong-2", run_pingpong}, {"pingpong-4", run_pingpong}, {"pingpong-8", run_pingpong}};
+        {"pingpong-1", run_pingpong}, {"pingpong-2", run_pingpong}, {"pingpong-4", run_pingpong}, {"pingpong-8", run_pingpong},
+        {"queue-2048", run_queue}, {"queue-16384", run_queue}};
     bench_args args = bench_parse(argc, argv, "pairs");
     return BENCH_MODES(&args, modes);
 }

@@ -362,14 +362,13 @@ static bool bad_alignment(size_t alignment) {
 /* Whether whatever block malloc gives for a multiple of the alignment lies as it should. */
 static inline bool fits_by_size(size_t alignment, size_t rounded) { return rounded <= HD_SMALL_MAX || alignment <= HD_MEDIUM_ALIGN; }
 
-void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
+void *hdi_alloc_aligned_slow(size_t alignment, size_t bytes, bool zero) {
   if (HD_UNLIKELY(bad_alignment(alignment))) return NULL;
-  if (alignment <= 16) return zero ? hdi_alloc_zeroed(1, bytes) : hdi_alloc(bytes);
-  if (HD_LIKELY(bytes <= HD_MEDIUM_MAX && !hdi_heap_is_empty(hdi_heap_self))) {
-    size_t rounded = hd_round_up(hd_max(bytes, 1), alignment);
-    if (fits_by_size(alignment, rounded)) return zero ? hdi_alloc_zeroed(1, rounded) : hdi_alloc(rounded);
-  }
-  if (bytes > PTRDIFF_MAX) return hdi_no_memory();
+  if (HD_UNLIKELY(bytes > PTRDIFF_MAX)) return hdi_no_memory();
+  size_t rounded = alignment <= 16 ? bytes : hd_round_up(hd_max(bytes, 1), alignment);
+  bool plain = alignment <= 16 || (bytes <= HD_MEDIUM_MAX && !hdi_heap_is_empty(hdi_heap_self) && fits_by_size(alignment, rounded));
+  if (plain && zero) return hdi_alloc_zeroed(1, rounded);
+  if (plain) return rounded > HD_SMALL_MAX ? hdi_alloc_medium(rounded) : hdi_alloc_slow(rounded);
   hd_heap *heap = hdi_alloc_own_heap();
   if (HD_LIKELY(heap != NULL)) return aligned_in(heap, alignment, bytes, zero);
   if (hdi_hardened_is_on()) return hdi_hardened_alloc_aligned(alignment, bytes, zero);
@@ -377,6 +376,18 @@ void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero) {
   void *p = hdi_next_get()->memalign(alignment, bytes);
   if (p != NULL && zero) memset(p, 0, bytes);
   return p;
+}
+
+/* Of 0 bytes, and of so many that their sum with the alignment is too large for its type, the multiple is 0. */
+HOT void *hdi_alloc_aligned(size_t alignment, size_t bytes) {
+  size_t last = alignment - 1, rounded = (bytes + last) & ~last;
+  if (HD_UNLIKELY((alignment & last) != 0 || rounded - 1 >= HD_SMALL_MAX)) return hdi_alloc_aligned_slow(alignment, bytes, false);
+  hd_heap *heap = hdi_heap_self;
+  hd_slot *slot = hdi_alloc_small_slot(heap, rounded);
+  uint64_t word_at = slot->word_at;
+  uint64_t bits = *hdi_slot_word_at(slot, word_at);
+  if (HD_LIKELY(bits != 0)) return hdi_alloc_take_at(slot, word_at, bits);
+  return hdi_heap_is_empty(heap) ? hdi_alloc_aligned_slow(alignment, bytes, false) : hdi_alloc_claim(rounded, slot);
 }
 
 /* ---- free -------------------------------------------------------------------------------------------------------- */

@@ -162,7 +162,8 @@ static const size_t hdi_align_max = (size_t)1 << (sizeof(size_t) > 4 ? 40 : 28);
 /* ---- the whole family, for the shims ----------------------------------------------------------------------------- */
 
 void *hdi_alloc_zeroed(size_t count, size_t bytes);
-void *hdi_alloc_aligned(size_t alignment, size_t bytes, bool zero);
+void *hdi_alloc_aligned(size_t alignment, size_t bytes);
+SLOW void *hdi_alloc_aligned_slow(size_t alignment, size_t bytes, bool zero); /* also what hdi_alloc_aligned may do at once */
 void *hdi_realloc(void *p, size_t bytes);
 void *hdi_expand(void *p, size_t bytes);
 size_t hdi_usable(const void *p);

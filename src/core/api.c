@@ -49,19 +49,19 @@ HD_EXPORT void *hd_recalloc(void *p, size_t count, size_t bytes) {
 HD_EXPORT void hd_free_sized(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }
 HD_EXPORT void hd_free_aligned_sized(void *p, size_t alignment, size_t bytes) { hdi_free_sized(p, bytes, alignment); }
 
-HD_EXPORT void *hd_aligned_alloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes, false); }
-HD_EXPORT void *hd_aligned_zalloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes, true); }
+HD_EXPORT void *hd_aligned_alloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes); }
+HD_EXPORT void *hd_aligned_zalloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned_slow(alignment, bytes, true); }
 
 HD_EXPORT int hd_posix_memalign(void **out, size_t alignment, size_t bytes) {
   if (!hd_is_power_of_2(alignment) || alignment % sizeof(void *) != 0 || alignment > hdi_align_max) return EINVAL;
-  void *p = hdi_alloc_aligned(alignment, bytes, false);
+  void *p = hdi_alloc_aligned(alignment, bytes);
   if (p == NULL) return errno;
   *out = p;
   return 0;
 }
 
 HD_EXPORT void *hd_aligned_realloc(void *p, size_t alignment, size_t bytes) {
-  if (p == NULL) return hdi_alloc_aligned(alignment, bytes, false);
+  if (p == NULL) return hdi_alloc_aligned(alignment, bytes);
   if (bytes == 0) {
     hdi_free(p);
     return NULL;
@@ -69,7 +69,7 @@ HD_EXPORT void *hd_aligned_realloc(void *p, size_t alignment, size_t bytes) {
   size_t old = hdi_usable(p);
   if (bytes <= old && bytes >= old / 2 && !hdi_hardened_is_on()) return p;
   if (hdi_hardened_is_on() && bytes >= old / 2 && hdi_expand(p, bytes) != NULL) return p;
-  void *block = hdi_alloc_aligned(alignment, bytes, false);
+  void *block = hdi_alloc_aligned(alignment, bytes);
   if (block == NULL) return NULL;
   memcpy(block, p, hd_min(old, bytes));
   hdi_free(p);

@@ -25,6 +25,8 @@ enum {
   PAUSE_MOST = 31, /* claims without a try at the same group: three after one that failed, seven after the next, up to this; */
   PAUSE_LEAST = 1, /* where that starts, a power of two less one as well */
   WAITS_FROM = 32, /* blocks of a page whose blocks never handed out may have to wait */
+  AHEAD_LEAST = 4, /* units for the next pages of a heap beside others, */
+  AHEAD_MOST = 32, /* and where it has as many already, or takes several for one page */
   TURN_BYTES = 8 * 1024, /* of blocks that malloc and free take turns at, */
   TURN_BLOCKS = 8, /* but so many of longer ones, */
   TURN_LEAST = 4   /* and so many in any case */
@@ -42,6 +44,7 @@ HD_LOADER_DATA uint16_t hdi_heap_slot_at[HD_SMALL_MAX + 1] = {
     (uint16_t)offsetof(hd_heap, class[1]), EIGHT(FINE, 0), EIGHT(FINE, 8), EIGHT(BELOW_512, 0), EIGHT(BELOW_1024, 0), EIGHT(BELOW_2048, 0)};
 
 HD_LATER_DATA hd_heap hdi_heap_empty;
+atomic_bool hdi_heap_several;
 __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
 __thread hd_heap *hdi_heap_hidden __attribute__((tls_model("initial-exec"))) = &hdi_heap_empty;
 
@@ -448,6 +451,7 @@ void hdi_heap_rest(hd_heap *heap) {
     if (heap->class[i].page != NULL) hdi_heap_unclaim(heap, heap->class[i].page);
   }
   hdi_heap_drop_cache(heap);
+  hdi_space_give_ahead(heap->space, &heap->ahead);
 }
 
 void hdi_heap_drop_runs(hd_heap *heap) {
@@ -496,10 +500,9 @@ static SLOW void give_up_rest(hd_heap *heap) {
   heap->taken = much ? REST_UNITS - REST_SOON : 0;
 }
 
-hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
+/* A run that a thread's heap keeps, or NULL: then it has given up what it can do without. */
+static hd_unit *take_kept(hd_heap *heap, size_t units, size_t align_units) {
   bool is_short = units <= HD_CACHE_RUN;
-  *zeroed = false;
-  if (HD_UNLIKELY(heap->explicit_heap)) return take_listed(heap, units, align_units, zeroed); /* it keeps no runs */
   if (is_short) {
     const hd_unit *kept = heap->cached[units];
     bool cached = kept != NULL && hdi_space_misfit(heap->space, kept, align_units) == 0;
@@ -511,7 +514,26 @@ hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool
     if (HD_UNLIKELY(hd_load_relaxed(&hdi_remote_much)) && !hdi_space_has_dirty(heap->space, units)) hdi_purge_fetch(heap);
   }
   if (is_short) heap->taken += (uint32_t)units;
-  return hdi_space_take(heap->space, units, align_units, zeroed);
+  return NULL;
+}
+
+hd_unit *hdi_heap_take_run(hd_heap *heap, size_t units, size_t align_units, bool *zeroed) {
+  *zeroed = false;
+  if (HD_UNLIKELY(heap->explicit_heap)) return take_listed(heap, units, align_units, zeroed); /* it keeps no runs */
+  hd_unit *kept = take_kept(heap, units, align_units);
+  return kept != NULL ? kept : hdi_space_take(heap->space, units, align_units, zeroed);
+}
+
+/* The same for a page. A processor that sees a program walk through the blocks of a page fetches what would come next, behind its end.
+ * Where that is another thread's page, its owner waits for the line at his next store: so where there are several threads the pages of
+ * each lie side by side (decision 42). */
+static hd_unit *take_page_run(hd_heap *heap, size_t units, bool *zeroed) {
+  if (HD_LIKELY(!hd_load_relaxed(&hdi_heap_several)) || heap->explicit_heap) return hdi_heap_take_run(heap, units, 1, zeroed);
+  *zeroed = false;
+  hd_unit *kept = take_kept(heap, units, 1);
+  if (kept != NULL) return kept;
+  size_t at_once = units > 1 ? AHEAD_MOST : hd_min(hd_max(heap->page_units, AHEAD_LEAST), AHEAD_MOST);
+  return hdi_space_take_page(heap->space, units, &heap->ahead, at_once, zeroed);
 }
 
 /* ---- refilling --------------------------------------------------------------------------------------------------- */
@@ -536,7 +558,7 @@ static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class
   if (units > 1 && plain) units = fit_page(heap, block_bytes, units, class->page_count == 0 && !class->busy);
   bool zeroed = false;
   if (HD_UNLIKELY(hdi_heap_page_units(heap) >= MANY_UNITS) && !heap->explicit_heap) give_up_idle(heap);
-  hd_unit *page = hdi_heap_take_run(heap, units, 1, &zeroed);
+  hd_unit *page = take_page_run(heap, units, &zeroed);
   if (page == NULL) return NULL;
   if (!hdi_page_init(heap, page, class_index, units, zeroed)) {
     hdi_heap_give_run(heap, page, units, !zeroed);

@@ -153,6 +153,7 @@ struct hd_heap {
 
   _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
   _Atomic(hd_parcel *) arrived;   /* parcels with blocks of its pages */
+  hd_ahead ahead;                 /* where its next pages come from, if there are several threads */
   hd_unit *inherited;             /* in a child of a fork: the pages that it leaves to its parent, or NULL; inherit.h */
 
   /* What small classes need of these is still on the first system page; all but the parcels is on the first two. */
@@ -175,6 +176,9 @@ typedef struct hd_heap hd_heap;
 extern HD_HIDDEN __thread hd_heap *hdi_heap_self __attribute__((tls_model("initial-exec")));
 extern HD_HIDDEN __thread hd_heap *hdi_heap_hidden __attribute__((tls_model("initial-exec")));
 extern HD_HIDDEN hd_heap hdi_heap_empty;
+
+/* Whether there has been more than one thread's heap at a time. */
+extern HD_HIDDEN atomic_bool hdi_heap_several;
 
 /* The heap of an owner word, without its low bits. */
 FAST hd_heap *hdi_heap_of_word(uintptr_t word) { return (hd_heap *)(word & ~(uintptr_t)HD_OWNER_BITS); }

@@ -126,7 +126,7 @@ static hd_unit *best_fit(const hd_space *space, const hd_bins *bins, size_t unit
 
 /* Units from the top; lock-free, so that it also serves while a fork holds the lock. The skipped units in front of an aligned
  * run are returned in *skipped. */
-static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, hd_touch touch, size_t *skipped, hd_claim *grown) {
+static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, size_t *skipped, hd_claim *grown) {
   size_t top = hd_load_acquire(&space->top);
   *grown = HD_CLAIM_REFUSED;
   for (;;) {
@@ -135,7 +135,6 @@ static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, hd_t
     *grown = hdi_space_grow(space, top + skip + units);
     if (*grown != HD_CLAIM_DONE) return NULL;
     if (hd_swap_if(&space->top, &top, top + skip + units)) {
-      hdi_space_huge_enter(space, top, top + skip + units, hd_load_relaxed(&space->committed), touch);
       *skipped = skip;
       return space->units + top + skip;
     }
@@ -146,13 +145,22 @@ static hd_unit *take_top(hd_space *space, size_t units, size_t align_units, hd_t
 static hd_touch touch_of(size_t units) { return units == 1 ? HD_TOUCH_SURE : HD_TOUCH_LIKELY; }
 
 /* Fresh units, wherever they are. */
-static hd_unit *take_fresh(hd_space *space, size_t units, size_t align_units, hd_touch touch, size_t *skipped) {
+static hd_unit *take_unasked(hd_space *space, size_t units, size_t align_units, size_t *skipped) {
   hd_claim grown;
-  hd_unit *first = take_top(space, units, align_units, touch, skipped, &grown);
+  hd_unit *first = take_top(space, units, align_units, skipped, &grown);
   for (int tries = 0; grown == HD_CLAIM_TAKEN && tries < PASS_TRIES; tries++) {
     if (!hdi_space_pass(space, units + align_units - 1)) break;
-    first = take_top(space, units, align_units, touch, skipped, &grown);
+    first = take_top(space, units, align_units, skipped, &grown);
   }
+  return first;
+}
+
+/* The same, and huge pages are asked for where they pay. */
+static hd_unit *take_fresh(hd_space *space, size_t units, size_t align_units, hd_touch touch, size_t *skipped) {
+  hd_unit *first = take_unasked(space, units, align_units, skipped);
+  if (first == NULL) return NULL;
+  size_t at = (size_t)(first - space->units);
+  hdi_space_huge_enter(space, at - *skipped, at + units, hd_load_relaxed(&space->committed), touch);
   return first;
 }
 
@@ -216,30 +224,35 @@ static SLOW void take_in_sparse(hd_space *space) {
   }
 }
 
-/* Cut [start, start+units) out of a detached free run of kind and put the ends back. */
-static hd_unit *carve(hd_space *space, hd_unit *run, size_t run_units, size_t skip, size_t units, unsigned kind) {
+/* Take `units` behind the first `skip` of a free run out of it; what is left at its ends stays free. */
+static hd_unit *carve(hd_space *space, hd_unit *run, size_t skip, size_t units) {
+  unsigned kind = hd_load_relaxed(&run->kind);
+  size_t run_units = run->run_units;
   uint32_t stamp = run->stamp;
   hd_unit *first = run + skip;
+  detach(space, run);
   if (skip > 0) insert(space, run, skip, kind, stamp);
   if (run_units > skip + units) insert(space, first + units, run_units - skip - units, kind, stamp);
   return first;
 }
 
-/* *end: where the clean memory ends that it is from; 0: it is dirty, or there is none. */
-static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, size_t tries, size_t *end) {
+static size_t end_of(const hd_space *space, const hd_unit *run) { return (size_t)(run - space->units) + run->run_units; }
+
+/* A dirty run; else as many clean units as are wanted, or enough where no run has so many. The first unit says how many it has. *end: where
+ * the clean memory ends that it is from; 0: it is dirty, or there is none. */
+static hd_unit *take_free(hd_space *space, size_t units, size_t align_units, size_t wanted, size_t tries, size_t *end) {
   *end = 0;
-  unsigned kind = HD_UNIT_DIRTY;
   hd_unit *run = best_fit(space, &space->dirty, units, align_units, tries);
   if (run == NULL) {
-    kind = HD_UNIT_CLEAN;
-    run = best_fit(space, &space->clean, units, align_units, tries);
+    if (wanted > 0) run = best_fit(space, &space->clean, wanted, align_units, tries);
+    if (run == NULL && wanted > units) run = best_fit(space, &space->clean, units, align_units, tries);
+    if (run == NULL) return NULL;
+    *end = end_of(space, run);
+    units = hd_min(run->run_units, wanted);
   }
-  if (run == NULL) return NULL;
-  size_t run_units = run->run_units;
-  size_t skip = hdi_space_misfit(space, run, align_units);
-  detach(space, run);
-  if (kind == HD_UNIT_CLEAN) *end = (size_t)(run - space->units) + run_units;
-  return carve(space, run, run_units, skip, units, kind);
+  run = carve(space, run, hdi_space_misfit(space, run, align_units), units);
+  hd_store_owned(&run->run_units, (uint32_t)units);
+  return run;
 }
 
 /* A small space is full: what is left at its top joins the free run below, if there is one. */
@@ -282,7 +295,7 @@ static void put_aside(void) {
   space->aside_units = units;
   if (units == 0 || hd_load_owned(&hdi_options.limit) != 0) return;
   size_t end = 0;
-  hd_unit *first = take_free(space, units, 1, FIT_TRIES, &end);
+  hd_unit *first = take_free(space, units, 1, units, FIT_TRIES, &end);
   bool zeroed = end != 0;
   if (first == NULL) {
     first = take_longest(space, &zeroed);
@@ -349,17 +362,19 @@ static SLOW hd_unit *take_during_fork(hd_space *space, size_t units, size_t alig
 
 /* ---- taking ------------------------------------------------------------------------------------------------------------- */
 
-/* Memory that was free before. What the system is asked comes after the lock (decision 40). false: a fork has that. */
-static bool take_used(hd_space *space, size_t units, size_t align_units, hd_unit **first, bool *zeroed) {
-  size_t end = 0;
+/* Clean units are handed out. */
+static void enter(const hd_space *space, const hd_unit *first, size_t units, size_t end) {
+  size_t at = (size_t)(first - space->units);
+  hdi_space_huge_enter(space, at, at + units, end, touch_of(units));
+}
+
+/* Memory that was free before: see take_free. What the system is asked comes after the lock (decision 40). false: a fork has that. */
+static __attribute__((noinline)) bool take_used(hd_space *space, size_t units, size_t align_units, size_t wanted, hd_unit **first,
+                                                size_t *end) {
   if (HD_UNLIKELY(!hdi_lock_take_unless_fork(&space->lock))) return false;
   take_in_deferred(space);
-  *first = take_free(space, units, align_units, FIT_TRIES, &end);
+  *first = take_free(space, units, align_units, wanted, FIT_TRIES, end);
   hdi_lock_drop(&space->lock);
-  *zeroed = end != 0;
-  if (HD_LIKELY(end == 0)) return true;
-  size_t at = (size_t)(*first - space->units);
-  hdi_space_huge_enter(space, at, at + units, end, touch_of(units));
   return true;
 }
 
@@ -370,7 +385,7 @@ static SLOW bool take_last(hd_space *space, size_t units, size_t align_units, hd
   take_in_deferred(space);
   absorb_top(space);
   take_in_sparse(space);
-  *first = take_free(space, units, align_units, SIZE_MAX, &end);
+  *first = take_free(space, units, align_units, units, SIZE_MAX, &end);
   hdi_lock_drop(&space->lock);
   *zeroed = end != 0;
   return true;
@@ -387,12 +402,52 @@ static hd_unit *take_new(hd_space *space, size_t units, size_t align_units, hd_t
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed) {
   HD_ASSERT(units > 0 && hd_is_power_of_2(align_units));
   hd_unit *first = NULL;
+  size_t end = 0;
   if (HD_UNLIKELY(!hdi_space_allows(space, units))) return NULL;
-  bool done = take_used(space, units, align_units, &first, zeroed);
+  bool done = take_used(space, units, align_units, units, &first, &end);
+  *zeroed = end != 0;
+  if (HD_UNLIKELY(end != 0)) enter(space, first, units, end);
   if (done && first == NULL) first = take_new(space, units, align_units, touch_of(units), zeroed);
   if (HD_UNLIKELY(done && first == NULL)) done = take_last(space, units, align_units, &first, zeroed);
   if (HD_UNLIKELY(!done)) first = take_during_fork(space, units, align_units, zeroed);
   if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
+  return first;
+}
+
+/* ---- side by side ---------------------------------------------------------------------------------------------------------- */
+
+/* What is still there goes back, unless it goes on in what comes. */
+static void add_ahead(hd_space *space, hd_ahead *ahead, hd_unit *first, size_t end) {
+  if (first != ahead->first + ahead->units) {
+    hdi_space_give_ahead(space, ahead);
+    ahead->first = first;
+  }
+  ahead->units += first->run_units;
+  ahead->end = (uint32_t)end;
+}
+
+SLOW hd_unit *hdi_space_take_page(hd_space *space, size_t units, hd_ahead *ahead, size_t at_once, bool *zeroed) {
+  size_t lacks = ahead->units >= units ? 0 : at_once, end = 0, skipped = 0;
+  hd_unit *first = NULL;
+  if (lacks > 0 && (lacks <= units || hd_load_owned(&hdi_options.limit) != 0)) return hdi_space_take(space, units, 1, zeroed);
+  bool look = lacks > 0 || hdi_space_has_dirty(space, units) || hd_load_relaxed(&space->deferred) != NULL;
+  bool done = !look || take_used(space, units, 1, lacks, &first, &end);
+  *zeroed = first == NULL || end != 0;
+  if (!*zeroed) return first;
+  if (lacks > 0) {
+    if (first == NULL && done) {
+      first = take_unasked(space, lacks, 1, &skipped);
+      if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)lacks);
+      end = hd_load_relaxed(&space->committed);
+    }
+    if (first == NULL) return hdi_space_take(space, units, 1, zeroed);
+    add_ahead(space, ahead, first, end);
+  }
+  first = ahead->first;
+  ahead->first += units;
+  ahead->units -= (uint32_t)units;
+  enter(space, first, units, ahead->end);
+  hd_store_owned(&first->run_units, (uint32_t)units);
   return first;
 }
 
@@ -410,11 +465,10 @@ static size_t take_behind(hd_space *space, hd_unit *next, size_t more, bool *zer
   unsigned kind = hd_load_relaxed(&next->kind);
   bool enough = (kind == HD_UNIT_DIRTY || kind == HD_UNIT_CLEAN) && next->run_units >= more;
   if (!enough) return 0;
-  size_t run_units = next->run_units;
-  detach(space, next);
-  carve(space, next, run_units, 0, more, kind);
+  size_t end = end_of(space, next);
+  carve(space, next, 0, more);
   *zeroed = kind == HD_UNIT_CLEAN;
-  return at + run_units;
+  return end;
 }
 
 /* false: a fork has the lock. */
@@ -423,9 +477,7 @@ static bool take_kind(hd_space *space, size_t units, size_t align_units, unsigne
   take_in_deferred(space);
   hd_unit *run = best_fit(space, bins_of(space, kind), units, align_units, FIT_TRIES);
   if (run != NULL) {
-    size_t run_units = run->run_units, skip = hdi_space_misfit(space, run, align_units);
-    detach(space, run);
-    *first = carve(space, run, run_units, skip, units, kind);
+    *first = carve(space, run, hdi_space_misfit(space, run, align_units), units);
     hd_store_owned(&(*first)->run_units, (uint32_t)units);
   }
   hdi_lock_drop(&space->lock);
@@ -468,10 +520,8 @@ hd_unit *hdi_space_take_piece(size_t least, size_t most, size_t step) {
   hd_unit *run = filled == 0 ? NULL : space->dirty.bin[hd_highest_bit(filled)];
   size_t skip = run == NULL ? 0 : hdi_space_misfit(space, run, step);
   if (run != NULL && run->run_units >= least + skip) {
-    size_t run_units = run->run_units;
-    size_t units = hd_round_down(hd_min(run_units - skip, most), step);
-    detach(space, run);
-    first = carve(space, run, run_units, skip, units, HD_UNIT_DIRTY);
+    size_t units = hd_round_down(hd_min(run->run_units - skip, most), step);
+    first = carve(space, run, skip, units);
     hd_store_owned(&first->run_units, (uint32_t)units);
   }
   hdi_lock_drop(&space->lock);
@@ -510,9 +560,8 @@ hd_unit *hdi_space_take_runs(hd_space *space, size_t units, size_t most) {
   if (!hdi_space_allows(space, units * most) || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
   take_in_deferred(space);
   while (most > 0 && (run = best_fit(space, &space->dirty, units, 1, FIT_TRIES)) != NULL) {
-    size_t run_units = run->run_units, count = hd_min(run_units / units, most);
-    detach(space, run);
-    run = carve(space, run, run_units, 0, count * units, HD_UNIT_DIRTY);
+    size_t count = hd_min(run->run_units / units, most);
+    run = carve(space, run, 0, count * units);
     for (size_t i = count; i-- > 0; list = run + i * units) {
       hd_store_owned(&run[i * units].run_units, (uint32_t)units);
       run[i * units].next = list;

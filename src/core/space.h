@@ -56,6 +56,12 @@ extern HD_HIDDEN hd_space hdi_space;      /* the common space */
 extern HD_HIDDEN hd_unit *hdi_window_units;
 extern HD_HIDDEN size_t hdi_window_mask;
 
+/* Clean units that somebody has taken beforehand, so that his next pages lie side by side; and where the memory ends that they are from. */
+typedef struct hd_ahead {
+  hd_unit *first;
+  uint32_t units, end;
+} hd_ahead;
+
 /* Table entry for any pointer at all: the window starts at a multiple of its own size, so the middle bits of an address are the
  * index, and a pointer from elsewhere lands on some entry, which hdi_unit_block_index then unmasks. */
 FAST hd_unit *hdi_space_entry(const void *p) {
@@ -78,6 +84,10 @@ bool hdi_space_allows(const hd_space *space, size_t units);
 /* A run of units, its first at a multiple of align_units; *zeroed says whether it reads as zero. Entries of the run: kind NONE,
  * owner 0, run_units set at the first. NULL when the space is full or the system refuses. */
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed);
+
+/* The same for somebody who takes pages one after the other. Memory that nobody had lately comes from what he has ahead: if that is too
+ * little, and there is nothing else, so many units are taken at once. */
+hd_unit *hdi_space_take_page(hd_space *space, size_t units, hd_ahead *ahead, size_t at_once, bool *zeroed);
 
 /* The same from one kind of memory only. Clean, for pages that will be moved in: a free run or fresh units. Dirty, for content that will
  * be copied in: a free run. */
@@ -120,6 +130,11 @@ void hdi_space_give_runs(hd_space *space, hd_unit *first);
 
 /* Give a run back, or a part of one. dirty: its memory has been touched. */
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty);
+
+static inline void hdi_space_give_ahead(hd_space *space, hd_ahead *ahead) {
+  if (ahead->units > 0) hdi_space_give(space, ahead->first, ahead->units, false);
+  ahead->units = 0;
+}
 
 /* Give a run back as a sparse one. */
 void hdi_space_give_sparse(hd_space *space, hd_unit *first);

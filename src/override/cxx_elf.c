@@ -25,7 +25,7 @@ static bool ask_handler(void) {
 
 static SLOW void *retry(size_t alignment, size_t bytes) {
   while (ask_handler()) {
-    void *p = hdi_alloc_aligned(alignment, bytes, false);
+    void *p = hdi_alloc_aligned(alignment, bytes);
     if (p != NULL) return p;
   }
   if (_ZSt17__throw_bad_allocv != NULL) _ZSt17__throw_bad_allocv();
@@ -44,7 +44,7 @@ static __attribute__((noinline)) void *new_claim(size_t bytes, hd_slot *slot) {
 }
 
 static void *new_aligned(size_t bytes, size_t alignment) {
-  void *p = hdi_alloc_aligned(alignment, bytes, false);
+  void *p = hdi_alloc_aligned(alignment, bytes);
   return HD_LIKELY(p != NULL) ? p : retry(alignment, bytes);
 }
 
@@ -70,7 +70,7 @@ static void *new_aligned(size_t bytes, size_t alignment) {
   HD_EXPORT void *_Znw##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag);           \
   HD_EXPORT void *_Znw##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag) {          \
     (void)tag;                                                                                                          \
-    return hdi_alloc_aligned(alignment, bytes, false);                                                                  \
+    return hdi_alloc_aligned(alignment, bytes);                                                                         \
   }
 
 #define OPERATOR_DELETE(size)                                                                                                    \

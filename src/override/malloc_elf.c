@@ -21,18 +21,18 @@ HD_EXPORT void free_aligned_sized(void *p, size_t alignment, size_t bytes) { hd_
 
 HD_EXPORT int posix_memalign(void **out, size_t alignment, size_t bytes) { return hd_posix_memalign(out, alignment, bytes); }
 
-HD_EXPORT void *aligned_alloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes, false); }
+HD_EXPORT void *aligned_alloc(size_t alignment, size_t bytes) { return hdi_alloc_aligned(alignment, bytes); }
 
 /* The C library's memalign rounds an odd alignment up to the next power of two instead of refusing it. */
 HD_EXPORT void *memalign(size_t alignment, size_t bytes) {
   size_t rounded = 16;
   while (rounded < alignment && rounded <= SIZE_MAX / 4) rounded *= 2;
-  return hdi_alloc_aligned(rounded, bytes, false);
+  return hdi_alloc_aligned(rounded, bytes);
 }
 
 static size_t system_page(void) { return hdi_os.page_bytes != 0 ? hdi_os.page_bytes : 4096; }
 
-HD_EXPORT void *valloc(size_t bytes) { return hdi_alloc_aligned(system_page(), bytes, false); }
+HD_EXPORT void *valloc(size_t bytes) { return hdi_alloc_aligned(system_page(), bytes); }
 
 HD_EXPORT void *pvalloc(size_t bytes) {
   size_t page = system_page();
@@ -40,7 +40,7 @@ HD_EXPORT void *pvalloc(size_t bytes) {
     errno = ENOMEM;
     return NULL;
   }
-  return hdi_alloc_aligned(page, hd_round_up(hd_max(bytes, 1), page), false);
+  return hdi_alloc_aligned(page, hd_round_up(hd_max(bytes, 1), page));
 }
 
 HD_EXPORT size_t malloc_usable_size(void *p) { return hdi_usable(p); }

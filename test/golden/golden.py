@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 HERE = pathlib.Path(__file__).resolve().parent
 LIMITED = "malloc free _Znwm _ZdlPvm".split()
-FUNCTIONS = [*LIMITED, *"calloc hdi_alloc_claim hdi_alloc_zeroed hdi_alloc_medium hdi_free_other take_gated".split()]
+FUNCTIONS = [*LIMITED, *"calloc hdi_alloc_claim hdi_alloc_zeroed hdi_alloc_aligned hdi_alloc_medium hdi_free_other take_gated".split()]
 PAIR_BYTES = (64, 2000, 4000)
 PAIRS = 200_000
 

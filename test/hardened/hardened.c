@@ -415,6 +415,10 @@ static void test_every_alignment(void **state) {
       for (size_t i = 0; i < bytes; i++) assert_int_equal(p[i], 0);
       memset(p, 0xff, bytes);
       hd_free_aligned_sized(p, alignment, bytes);
+      p = hd_aligned_alloc(alignment, bytes);
+      assert_int_equal((uintptr_t)p & (alignment - 1), 0);
+      assert_int_equal(hd_usable_size(p), bytes);
+      hd_free_aligned_sized(p, alignment, bytes);
     }
   }
 }

@@ -187,6 +187,10 @@ static void refused(void **state) {
   errno = 0;
   assert_null(hd_aligned_alloc(0, 8));
   assert_int_equal(errno, EINVAL);
+  hd_free(hd_malloc(8)); /* now there is a block that would do */
+  errno = 0;
+  assert_null(hd_aligned_alloc(24, 8));
+  assert_int_equal(errno, EINVAL);
   void *results[] = {hd_malloc(half),           hd_zalloc(half),      hd_calloc(half, 2),     hd_realloc(p, half),
                      hd_reallocarray(p, half, 2), hd_recalloc(p, half, 2), hd_aligned_alloc(64, half), hd_heap_malloc(heap, half),
                      hd_heap_calloc(heap, 2, half), hd_heap_aligned_alloc(heap, 64, half), hd_aligned_realloc(p, 64, half)};

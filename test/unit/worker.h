@@ -41,7 +41,7 @@ static int worker_start(worker *worker) {
   return worker->heap != NULL ? 0 : -1;
 }
 
-static void worker_end(worker *worker) {
+static inline void worker_end(worker *worker) {
   worker_do(worker, NULL);
   pthread_join(worker->thread, NULL);
   pthread_barrier_destroy(&worker->turn);
