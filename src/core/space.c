@@ -418,7 +418,8 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
 
 /* What is still there goes back, unless it goes on in what comes. */
 static void add_ahead(hd_space *space, hd_ahead *ahead, hd_unit *first, size_t end) {
-  if (first != ahead->first + ahead->units) {
+  bool goes_on = ahead->units > 0 && first == ahead->first + ahead->units;
+  if (!goes_on) {
     hdi_space_give_ahead(space, ahead);
     ahead->first = first;
   }

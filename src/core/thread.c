@@ -296,8 +296,8 @@ static hd_heap *adopt(void) {
 }
 
 static hd_heap *make_heap(void) {
-  static atomic_bool made;
-  if (hd_exchange(&made, true)) hd_store_relaxed(&hdi_heap_several, true);
+  static atomic_uint made;
+  if (hd_exchange(&made, 1u) != 0) hd_store_relaxed(&hdi_heap_several, true);
   hd_heap *heap = hdi_thread_new_heap(&hdi_space, false);
   if (heap != NULL && hdi_hardened_is_on() && !hdi_hardened_attach(heap)) {
     hdi_thread_retire_heap(heap);

@@ -528,7 +528,7 @@ AHEAD = [
           "    hdi_space_give_ahead(space, ahead);\n    ahead->first = first;\n",
           "    ahead->units = 0;\n    ahead->first = first;\n"),
     Fault("what goes on behind what is ahead lies apart", "core/space.c", "unit.ahead",
-          "  if (first != ahead->first + ahead->units) {\n", "  if (true) {\n"),
+          "  if (!goes_on) {\n", "  if (true) {\n"),
     Fault("memory given back is taken page by page", "core/space.c", "unit.ahead",
           "    if (wanted > 0) run = best_fit(space, &space->clean, wanted,",
           "    if (wanted > 0) run = best_fit(space, &space->clean, units,"),
