@@ -60,7 +60,8 @@ enum { ROOM_FROM = 1024 }; /* bytes of a block from which on its growth leaves r
  * what was asked for, to the byte. */
 static size_t with_room(size_t old, size_t bytes) {
   size_t roomy = old + old / 4;
-  bool has = bytes > old && bytes < roomy && old >= ROOM_FROM && roomy <= HD_MEDIUM_MAX;
+  if (HD_LIKELY(old < ROOM_FROM)) return bytes; /* first of all: how much more is wanted nobody can foretell */
+  bool has = bytes > old && bytes < roomy && roomy <= HD_MEDIUM_MAX;
   return has && !hdi_hardened_is_on() ? roomy : bytes;
 }
 

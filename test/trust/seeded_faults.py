@@ -62,7 +62,7 @@ RESIZING = [
     Fault("errno of a growth that had no memory for its room", "core/resize.c", "unit.alloc",
           "wanted == bytes) break;\n    errno = kept;\n", "wanted == bytes) break;\n"),
     Fault("a block that grows by little gets no room", "core/resize.c", "unit.alloc",
-          "bytes < roomy && old >= ROOM_FROM", "bytes < old && old >= ROOM_FROM"),
+          "bytes > old && bytes < roomy", "bytes > old && bytes < old"),
     Fault("a hardened block gets room to grow", "core/resize.c", "hardened.unit",
           "has && !hdi_hardened_is_on() ? roomy", "has ? roomy"),
     Fault("no growth where there is no memory for its room", "core/resize.c", "unit.alloc",
