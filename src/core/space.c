@@ -430,7 +430,7 @@ static void add_ahead(hd_space *space, hd_ahead *ahead, hd_unit *first, size_t e
 SLOW hd_unit *hdi_space_take_page(hd_space *space, size_t units, hd_ahead *ahead, size_t at_once, bool *zeroed) {
   size_t lacks = ahead->units >= units ? 0 : at_once, end = 0, skipped = 0;
   hd_unit *first = NULL;
-  if (lacks > 0 && (lacks <= units || hd_load_owned(&hdi_options.limit) != 0)) return hdi_space_take(space, units, 1, zeroed);
+  if (lacks > 0 && hd_load_owned(&hdi_options.limit) != 0) return hdi_space_take(space, units, 1, zeroed);
   bool look = lacks > 0 || hdi_space_has_dirty(space, units) || hd_load_relaxed(&space->deferred) != NULL;
   bool done = !look || take_used(space, units, 1, lacks, &first, &end);
   *zeroed = first == NULL || end != 0;

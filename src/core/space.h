@@ -86,7 +86,7 @@ bool hdi_space_allows(const hd_space *space, size_t units);
 hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool *zeroed);
 
 /* The same for somebody who takes pages one after the other. Memory that nobody had lately comes from what he has ahead: if that is too
- * little, and there is nothing else, so many units are taken at once. */
+ * little, and there is nothing else, so many units are taken at once, which are more. */
 hd_unit *hdi_space_take_page(hd_space *space, size_t units, hd_ahead *ahead, size_t at_once, bool *zeroed);
 
 /* The same from one kind of memory only. Clean, for pages that will be moved in: a free run or fresh units. Dirty, for content that will

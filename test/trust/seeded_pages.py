@@ -518,7 +518,7 @@ AHEAD = [
     Fault("a heap at rest keeps what it has ahead", "core/heap.c", "unit.ahead",
           "  hdi_heap_drop_cache(heap);\n  hdi_space_give_ahead(heap->space, &heap->ahead);\n", "  hdi_heap_drop_cache(heap);\n"),
     Fault("what is ahead counts against a limit", "core/space.c", "unit.ahead",
-          "(lacks <= units || hd_load_owned(&hdi_options.limit) != 0)", "lacks <= units"),
+          "  if (lacks > 0 && hd_load_owned(&hdi_options.limit) != 0) return hdi_space_take(space, units, 1, zeroed);\n", ""),
     Fault("what is ahead comes before memory that was in use", "core/space.c", "unit.ahead",
           "  bool look = lacks > 0 || hdi_space_has_dirty(space, units) || hd_load_relaxed(&space->deferred) != NULL;\n",
           "  bool look = lacks > 0;\n"),
