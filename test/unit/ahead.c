@@ -5,11 +5,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "../support/support.h"
 #include "core/heap.h"
 #include "core/lock.h"
 #include "core/options.h"
@@ -18,6 +17,7 @@
 #include "core/space_huge.h"
 #include "heddle.h"
 #include "huge_pages.h"
+#include "huge_quick.h"
 #include "pages.h"
 #include "worker.h"
 
@@ -40,15 +40,8 @@ typedef struct taker {
 
 static taker one, other;
 
-/* Huge pages are quick here, and nothing is fast: see huge_cost.c and huge_fast.c. */
-uint64_t __wrap_hdi_os_touch(void *address, size_t bytes);
-uint64_t __wrap_hdi_os_touch(void *address, size_t bytes) {
-  (void)address, (void)bytes;
-  return 0;
-}
-
-uint64_t __wrap_hdi_os_spent_ns(void);
-uint64_t __wrap_hdi_os_spent_ns(void) { return 0; }
+/* Ends the process: cmocka would go on with the next test, in the child. */
+#define NEED(condition) TS_CHECK(condition, "one has %u units ahead", one.worker.heap == NULL ? 0 : one.worker.heap->ahead.units)
 
 static bool has(const taker *taker, const hd_unit *page) {
   size_t i = taker->count;
@@ -82,7 +75,7 @@ static void rest(worker *self) {
 
 static void *block_of_many_units(size_t units) {
   void *p = hd_malloc(units * HD_UNIT_BYTES);
-  assert_non_null(p);
+  NEED(p != NULL);
   return p;
 }
 
@@ -93,23 +86,15 @@ static void leave_dirty(size_t units) {
   memset(p, 1, units * HD_UNIT_BYTES);
   hd_free(p);
   hdi_heap_drop_runs(hdi_heap_mine());
-  assert_true(hdi_space_has_dirty(&hdi_space, units));
+  NEED(hdi_space_has_dirty(&hdi_space, units));
 }
 
 /* Each test in a process of its own, with the threads that it starts: what is ahead of a heap depends on all that was before. */
-static void in_child(void (*test)(void)) {
-  int status = 0;
-  pid_t child = fork();
-  if (child == 0) {
-    test();
-    _exit(0);
-  }
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_true(WIFEXITED(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
+static void in_child(void (*test)(void *)) {
+  struct ts_outcome outcome;
+  ts_fork_run(test, NULL, 20, &outcome);
+  if (!ts_exited(&outcome, 0)) fail_msg("%s", outcome.error);
 }
-
-#define NEED(condition) ((condition) ? (void)0 : (print_error("%s:%d: %s\n", __FILE__, __LINE__, #condition), _exit(1)))
 
 static void start_two(void) {
   NEED(worker_start(&one.worker) == 0);
@@ -123,7 +108,8 @@ static size_t side_by_side(const taker *taker, size_t units) {
   return count;
 }
 
-static void longer_pages(void) {
+static void longer_pages(void *unused) {
+  (void)unused;
   start_two();
   for (size_t i = 0; i < PAGES; i++) {
     take(&one, LONG_BYTES, 1);
@@ -134,7 +120,8 @@ static void longer_pages(void) {
 }
 
 /* A heap with few pages takes few ahead: as many as it has. */
-static void short_pages(void) {
+static void short_pages(void *unused) {
+  (void)unused;
   start_two();
   take(&other, SHORT_BYTES, 1);
   for (size_t had = 0, ahead = 0; had < 2 * MOST; had++) {
@@ -145,14 +132,16 @@ static void short_pages(void) {
 }
 
 /* A thread that is alone takes nothing ahead, nor does an explicit heap. */
-static void alone(void) {
+static void alone(void *unused) {
+  (void)unused;
   NEED(worker_start(&one.worker) == 0);
   take(&one, LONG_BYTES, ALONE_PAGES);
   NEED(one.worker.heap->ahead.units == 0);
   NEED(side_by_side(&one, LONG_UNITS) == ALONE_PAGES - 1);
 }
 
-static void explicit_heap(void) {
+static void explicit_heap(void *unused) {
+  (void)unused;
   start_two();
   hd_heap *heap = hd_heap_create(NULL);
   size_t used = hdi_space_used(&hdi_space);
@@ -161,7 +150,8 @@ static void explicit_heap(void) {
 }
 
 /* What counts against a limit is what was asked for. */
-static void limited(void) {
+static void limited(void *unused) {
+  (void)unused;
   start_two();
   hd_store_owned(&hdi_options.limit, (size_t)1 << 30);
   take(&one, LONG_BYTES, 1);
@@ -169,7 +159,8 @@ static void limited(void) {
 }
 
 /* A heap that rests has nothing ahead. */
-static void rests(void) {
+static void rests(void *unused) {
+  (void)unused;
   start_two();
   take(&one, LONG_BYTES, 1);
   size_t used = hdi_space_used(&hdi_space);
@@ -180,7 +171,8 @@ static void rests(void) {
 }
 
 /* Memory that was in use comes first. */
-static void dirty_first(void) {
+static void dirty_first(void *unused) {
+  (void)unused;
   start_two();
   take(&one, LONG_BYTES, 1);
   leave_dirty(2 * LONG_UNITS);
@@ -193,7 +185,8 @@ static void dirty_first(void) {
 }
 
 /* Also what somebody gave while others had the space's lock. */
-static void deferred_first(void) {
+static void deferred_first(void *unused) {
+  (void)unused;
   bool zeroed = false;
   start_two();
   take(&one, LONG_BYTES, 1);
@@ -212,7 +205,8 @@ static hd_unit *leave_clean(size_t units) {
 }
 
 /* Of memory that was given back, and is too short for what is taken at once, there is what there is, where nothing is longer. */
-static void short_runs(void) {
+static void short_runs(void *unused) {
+  (void)unused;
   start_two();
   hd_unit *little = leave_clean(2 * LONG_UNITS + 1), *much = leave_clean(MOST);
   hdi_space_give(&hdi_space, little, 2 * LONG_UNITS + 1, false);
@@ -225,7 +219,8 @@ static void short_runs(void) {
 }
 
 /* What is too little for a page goes on where it ends, or back. */
-static void too_little(void) {
+static void too_little(void *unused) {
+  (void)unused;
   start_two();
   take(&one, LONG_BYTES, 1);
   take(&one, SHORT_BYTES, 1);
@@ -245,7 +240,8 @@ static void too_little(void) {
 }
 
 /* Memory that was given back to the system, and is taken again. */
-static void clean_again(void) {
+static void clean_again(void *unused) {
+  (void)unused;
   void *first = block_of_many_units(2 * MOST);
   block_of_many_units(1);
   hd_free(first);
@@ -261,7 +257,8 @@ static void clean_again(void) {
 }
 
 /* Of a free run more may be had than what is taken ahead, and so huge pages may be asked for. */
-static void ends(void) {
+static void ends(void *unused) {
+  (void)unused;
   hd_ahead ahead = {NULL, 0, 0};
   bool zeroed = false;
   start_two();
@@ -278,7 +275,8 @@ static void ends(void) {
 }
 
 /* While a fork has the lock there is still what a heap has ahead. */
-static void during_fork(void) {
+static void during_fork(void *unused) {
+  (void)unused;
   start_two();
   take(&one, LONG_BYTES, 1);
   hdi_lock_fork_begin();
@@ -292,7 +290,8 @@ static void during_fork(void) {
 }
 
 /* Blocks of 2 MiB that a heap comes to by a page that it had ahead. */
-static void huge_pages(void) {
+static void huge_pages(void *unused) {
+  (void)unused;
   enum { FIRST = 12, LAST = 20, MIB_UNITS = 16 };
   start_two();
   while (hdi_space.top < LAST * MIB_UNITS) {

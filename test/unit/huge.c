@@ -19,19 +19,9 @@
 #include "heddle.h"
 #include "os/os.h"
 #include "huge_pages.h"
+#include "huge_quick.h"
 
 enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB };
-
-/* Huge pages are always quick here: see huge_cost.c. */
-uint64_t __wrap_hdi_os_touch(void *address, size_t bytes);
-uint64_t __wrap_hdi_os_touch(void *address, size_t bytes) {
-  (void)address, (void)bytes;
-  return 0;
-}
-
-/* And nothing is fast: see huge_fast.c. */
-uint64_t __wrap_hdi_os_spent_ns(void);
-uint64_t __wrap_hdi_os_spent_ns(void) { return 0; }
 
 static uint8_t *last; /* the block taken last: units come from the top, one after the other */
 
