@@ -322,13 +322,11 @@ static void queue_lane(unsigned lane, void *shared)
         stamp_free(block[at], bytes);
         block[at] = stamp_alloc(bytes);
     }
-    double seconds = bench_now() - start;
+    if (lane == 0)
+        job->seconds = bench_now() - start;
     for (size_t i = 0; i < count; i++)
         stamp_free(block[i], bytes);
     free(block);
-    pthread_barrier_wait(&job->turn);
-    if (lane == 0)
-        job->seconds = seconds;
 }
 
 static void run_queue(const bench_args *args)
@@ -336,6 +334,7 @@ static void run_queue(const bench_args *args)
     queue_job job = {.args = args};
     pthread_barrier_init(&job.turn, NULL, args->threads);
     bench_threads(args->threads, queue_lane, &job);
+    pthread_barrier_destroy(&job.turn);
     report(args, (double)queue_rounds(args), job.seconds, "");
 }
 

@@ -131,6 +131,7 @@ void hdi_space_give_runs(hd_space *space, hd_unit *first);
 /* Give a run back, or a part of one. dirty: its memory has been touched. */
 void hdi_space_give(hd_space *space, hd_unit *first, size_t units, bool dirty);
 
+/* Give back what is left of it, which nobody has touched. */
 static inline void hdi_space_give_ahead(hd_space *space, hd_ahead *ahead) {
   if (ahead->units > 0) hdi_space_give(space, ahead->first, ahead->units, false);
   ahead->units = 0;

@@ -196,8 +196,8 @@ static void deferred_first(void *unused) {
   NEED(one.page[1] == run);
 }
 
-/* Clean memory behind which somebody has some. */
-static hd_unit *leave_clean(size_t units) {
+/* A run behind which somebody has another: once it is given back nothing joins it to what comes behind it. */
+static hd_unit *take_apart(size_t units) {
   bool zeroed = false;
   hd_unit *run = hdi_space_take(&hdi_space, units, 1, &zeroed);
   NEED(run != NULL && hdi_space_take(&hdi_space, 1, 1, &zeroed) != NULL);
@@ -208,7 +208,7 @@ static hd_unit *leave_clean(size_t units) {
 static void short_runs(void *unused) {
   (void)unused;
   start_two();
-  hd_unit *little = leave_clean(2 * LONG_UNITS + 1), *much = leave_clean(MOST);
+  hd_unit *little = take_apart(2 * LONG_UNITS + 1), *much = take_apart(MOST);
   hdi_space_give(&hdi_space, little, 2 * LONG_UNITS + 1, false);
   hdi_space_give(&hdi_space, much, MOST, false);
   take(&one, LONG_BYTES, 1);
@@ -262,8 +262,7 @@ static void ends(void *unused) {
   hd_ahead ahead = {NULL, 0, 0};
   bool zeroed = false;
   start_two();
-  hd_unit *first = hdi_space_take(&hdi_space, 2 * MOST, 1, &zeroed);
-  hdi_space_take(&hdi_space, 1, 1, &zeroed);
+  hd_unit *first = take_apart(2 * MOST);
   hdi_space_give(&hdi_space, first, 2 * MOST, false);
   NEED(hdi_space_take_page(&hdi_space, LONG_UNITS, &ahead, MOST, &zeroed) == first && zeroed);
   NEED(ahead.units == MOST - LONG_UNITS && ahead.first == first + LONG_UNITS);
