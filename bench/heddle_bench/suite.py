@@ -65,6 +65,7 @@ WORKLOADS = (
         ("server", "", 2, (1, 2, 8), True),
         ("pipeline", "", 1, (1, 2), True),
         ("tree", "binary", 2, (1, 2), True),
+        ("tree", "tall", 2, (1, 2), False),
         ("tree", "map", 2, (1, 2), True),
         ("tree", "list", 1, (1, 2), False),
         ("kv", "", 0.5, (1,), True),

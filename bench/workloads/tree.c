@@ -1,6 +1,7 @@
-/* Trees and maps built and torn down. binary: many short-lived binary trees of growing depth beside one that lives on; map: hash maps with
- * chained entries and string keys that grow by rehashing, and are dropped whole; list: long lists whose nodes are made among temporaries of
- * about their size, as a parser makes them, walked many times and dropped. Sums and counts are verified. */
+/* Trees and maps built and torn down. binary: many short-lived binary trees of growing depth beside one that lives on; tall: pairs of trees
+ * of half a million nodes, more than caches hold, made, walked and felled again and again; map: hash maps with chained entries and string
+ * keys that grow by rehashing, and are dropped whole; list: long lists whose nodes are made among temporaries of about their size, as a
+ * parser makes them, walked many times and dropped. Sums and counts are verified. */
 #include "common.h"
 
 typedef struct node {
@@ -34,6 +35,55 @@ static void binary_lane(unsigned lane, void *shared)
             for (int copies = 1 << (16 - depth); copies > 0; copies--)
                 CHECK(fell_tree(grow_tree(depth)) == ((size_t)2 << depth) - 1);
     CHECK(fell_tree(lasting) == ((size_t)2 << 16) - 1);
+}
+
+enum { TALL = 18 };
+
+typedef struct branch {
+    struct branch *left, *right;
+    uint64_t value;
+} branch;
+
+static branch *grow_branch(uint64_t value, int depth)
+{
+    branch *made = malloc(sizeof *made);
+    CHECK(made);
+    *made = (branch){NULL, NULL, value};
+    if (depth > 0) {
+        made->left = grow_branch(2 * value, depth - 1);
+        made->right = grow_branch(2 * value + 1, depth - 1);
+    }
+    return made;
+}
+
+static uint64_t walk_branch(const branch *from)
+{
+    return from->value + (from->left ? walk_branch(from->left) + walk_branch(from->right) : 0);
+}
+
+static void fell_branch(branch *from)
+{
+    if (from->left) {
+        fell_branch(from->left);
+        fell_branch(from->right);
+    }
+    free(from);
+}
+
+/* Values are 1 for the root, and number the nodes level by level. */
+static void tall_lane(unsigned lane, void *shared)
+{
+    const bench_args *args = shared;
+    size_t rounds = bench_scaled(args, 5, 1);
+    uint64_t nodes = ((uint64_t)2 << TALL) - 1;
+    (void)lane;
+    for (size_t round = 0; round < rounds; round++) {
+        branch *one = grow_branch(1, TALL), *other = grow_branch(1, TALL);
+        CHECK(walk_branch(one) == nodes * (nodes + 1) / 2);
+        CHECK(walk_branch(other) == nodes * (nodes + 1) / 2);
+        fell_branch(one);
+        fell_branch(other);
+    }
 }
 
 typedef struct entry {
@@ -153,6 +203,12 @@ static void run_binary(const bench_args *args)
     bench_result(args, (double)bench_scaled(args, 24, 1) * 4 * 131072 * args->threads, seconds, "");
 }
 
+static void run_tall(const bench_args *args)
+{
+    double seconds = bench_threads(args->threads, tall_lane, (void *)args);
+    bench_result(args, (double)bench_scaled(args, 5, 1) * 2 * ((2 << TALL) - 1) * args->threads, seconds, "");
+}
+
 static void run_map(const bench_args *args)
 {
     double seconds = bench_threads(args->threads, map_lane, (void *)args);
@@ -161,7 +217,7 @@ static void run_map(const bench_args *args)
 
 int main(int argc, char **argv)
 {
-    static const bench_mode modes[] = {{"binary", run_binary}, {"map", run_map}, {"list", run_list}};
+    static const bench_mode modes[] = {{"binary", run_binary}, {"tall", run_tall}, {"map", run_map}, {"list", run_list}};
     bench_args args = bench_parse(argc, argv, "tree");
     return BENCH_MODES(&args, modes);
 }

@@ -401,11 +401,12 @@ static __attribute__((noinline)) void free_to_page(hd_unit *page, hd_block_state
   if (event) hdi_purge_note();
 }
 
-void hdi_free_event(hd_heap *heap, hd_unit *page) {
+void hdi_free_event(hd_heap *heap, hd_place place, hd_unit *page) {
   hdi_gate_enter(heap);
   /* Between the last free and this a collector may have released the page, or a signal handler have filled it and let it loose. */
   if (hdi_remote_settle(page) == heap) {
     if (page->state == HD_PAGE_CURRENT) hdi_claim_take_turns(heap, page);
+    else if (heap->far && hdi_page_is_plain(page) && place.index < page->capacity) hdi_heap_look_ahead(page, (uint32_t)place.index);
     hdi_heap_settle(heap, page);
   }
   hdi_gate_leave(heap);
@@ -471,7 +472,7 @@ static __attribute__((noinline)) void free_loose(hd_unit *unit, hd_place place, 
   hd_block_state *state = place.map + place.index;
   if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, place.index);
   else if (HD_UNLIKELY(!hdi_remote_take_back(self, unit))) free_by_slow_count(state, unit, self);
-  else if (hdi_free_local(unit, state)) hdi_free_event(self, unit);
+  else if (hdi_free_local(unit, state) || self->far) hdi_free_event(self, place, unit);
 }
 
 /* A block of a page that is not, or not only, this thread's, as its place says. owner: the unit's word. */
@@ -585,7 +586,7 @@ static void free_any(void *p, hd_heap *self) {
 void hdi_free_misfit(void *p) { free_any(p, hdi_heap_self); }
 
 /* The entry is the right one if the index says so, whose ever the page is: see hdi_unit_block_index. */
-static __attribute__((noinline)) void free_of_others(void *p, hd_place place, hd_heap *heap, hd_unit *unit) {
+static __attribute__((noinline)) void free_of_others(void *p, hd_place place, hd_unit *unit, hd_heap *heap) {
   uintptr_t owner = hd_load_acquire(&unit->owner);
   if (HD_LIKELY(owner != 0 && (owner & HD_OWNER_EXPLICIT) == 0)) {
     if (!HD_PLACE_FIRST) place = hdi_free_place(unit, p);
@@ -619,7 +620,7 @@ FAST void free_medium(void *p, hd_unit *unit, hd_heap *heap, hd_block_state *sta
 }
 
 /* Every call here is the last thing done, so the way through has no stack frame. */
-HOT void hdi_free_other(void *p, hd_place place, hd_heap *heap, hd_unit *unit) {
+HOT void hdi_free_other(void *p, hd_place place, hd_unit *unit, hd_heap *heap) {
   if (HD_LIKELY(hd_load_stable(uintptr_t, &unit->owner) == (uintptr_t)heap + HD_OWNER_MEDIUM)) {
     if (!HD_PLACE_FIRST) place = hdi_free_place(unit, p);
     hd_block_state *state = place.map + place.index;
@@ -628,7 +629,7 @@ HOT void hdi_free_other(void *p, hd_place place, hd_heap *heap, hd_unit *unit) {
       return;
     }
   }
-  free_of_others(p, place, heap, unit);
+  free_of_others(p, place, unit, heap);
 }
 
 static SLOW void free_hardened_sized(void *p, size_t bytes, size_t alignment) {
@@ -636,16 +637,16 @@ static SLOW void free_hardened_sized(void *p, size_t bytes, size_t alignment) {
 }
 
 /* Only hardened mode compares what a sized free says. */
-void hdi_free_other_sized(void *p, hd_place place, size_t bytes, hd_unit *unit, size_t alignment) {
+void hdi_free_other_sized(void *p, hd_place place, hd_unit *unit, size_t bytes, size_t alignment) {
   if (HD_UNLIKELY(hdi_unit_is_hardened(unit))) free_hardened_sized(p, bytes, alignment);
-  else hdi_free_other(p, place, hdi_heap_self, unit);
+  else hdi_free_other(p, place, unit, hdi_heap_self);
 }
 
 void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit) {
   if (hd_load_acquire(&unit->owner) == ((uintptr_t)heap | HD_OWNER_EXPLICIT | HD_OWNER_MEDIUM)) {
     uint64_t index = hdi_unit_block_index(unit, p);
     if (HD_LIKELY(index < unit->capacity && hd_load_relaxed(&unit->map[index]) == HD_BLOCK_LIVE)) {
-      if (HD_UNLIKELY(hdi_free_local(unit->head, unit->map + index))) hdi_free_event(heap, unit->head);
+      if (HD_UNLIKELY(hdi_free_local(unit->head, unit->map + index))) hdi_free_event(heap, (hd_place){index, unit->map}, unit->head);
       return;
     }
   }
@@ -658,7 +659,7 @@ void hdi_free_user_other(hd_heap *heap, void *p, hd_unit *unit) {
   uint64_t index = hdi_unit_block_index(unit, p);
   if (index >= unit->capacity) misuse(p);
   else if (hd_load_relaxed(&unit->map[index]) != HD_BLOCK_LIVE) hdi_free_dead(unit, index);
-  else if (hdi_free_local(unit->head, unit->map + index)) hdi_free_event(heap, unit->head);
+  else if (hdi_free_local(unit->head, unit->map + index)) hdi_free_event(heap, (hd_place){index, unit->map}, unit->head);
 }
 
 /* ---- explicit heaps ---------------------------------------------------------------------------------------------- */

@@ -90,7 +90,7 @@ uint64_t hdi_claim_again(hd_unit *page, hd_class *class);
 
 /* A page that is in no list becomes CURRENT, and its slot stands for none of its groups yet: the first claim looks from the start. */
 static inline void hdi_claim_begin(hd_unit *page, hd_class *class) {
-  uint32_t used = page->credit;
+  uint32_t used = page->credit + page->rest;
   hd_store_owned(&page->state, HD_PAGE_CURRENT);
   hd_store_owned(&page->apart, 0);
   page->group = HD_NO_GROUP;

@@ -192,7 +192,7 @@ static void release(hd_heap *heap, uint8_t *p, hd_unit *unit) {
   hd_block_state *state = unit->map + hdi_unit_block_index(unit, p);
   hd_unit *head = unit->head;
   if (HD_LIKELY(hdi_heap_owner(unit) == heap)) {
-    if (HD_UNLIKELY(hdi_free_local(head, state))) hdi_free_event(heap, head);
+    if (HD_UNLIKELY(hdi_free_local(head, state))) hdi_free_event(heap, (hd_place){(uint64_t)(state - head->map), head->map}, head);
     return;
   }
   hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */

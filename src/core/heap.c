@@ -29,7 +29,12 @@ enum {
   AHEAD_MOST = 32, /* and where it has as many already, or takes several for one page */
   TURN_BYTES = 8 * 1024, /* of blocks that malloc and free take turns at, */
   TURN_BLOCKS = 8, /* but so many of longer ones, */
-  TURN_LEAST = 4   /* and so many in any case */
+  TURN_LEAST = 4,  /* and so many in any case */
+  LOOK_FREES = 64, /* frees of a page from one look at their order to the next, in a heap larger than the caches: */
+  LOOK_BLOCKS = 16, /* so many blocks on either side say in which direction they go, */
+  LOOK_LEAST = 6,  /* if so many more of them are free on one side; */
+  FETCH_BYTES = 512, /* what is fetched then lies so far ahead, */
+  FETCH_BLOCKS = 4 /* or so many blocks */
 };
 
 /* In the first 16 classes every multiple of 16, to 512 of 32, to 1,024 of 64, to 2,048 of 128: as hdi_sizeclass_of. */
@@ -199,26 +204,70 @@ void hdi_heap_release(hd_heap *heap, hd_unit *page) {
   hdi_heap_give_run(heap, page, units, true);
 }
 
+/* Once for all: it is long where the processor is not known to have an instruction for it. */
+static __attribute__((noinline)) uint32_t count_bits(uint64_t bits) { return hd_bit_count(bits); }
+
+/* Of the LOOK_BLOCKS blocks on either side of one, how many more have been freed by the owner, and not taken since, behind it than before
+ * it. Where the page ends nothing is left to free. */
+static inline int free_behind(const hd_unit *page, uint32_t index) {
+  const uint64_t *word = &page->words[index / 64];
+  uint32_t at = index % 64, last = (uint32_t)page->capacity - 1;
+  uint64_t here = *word, before = UINT64_MAX, behind = UINT64_MAX;
+  if (index >= 64) before = word[-1];
+  if (index / 64 < last / 64) behind = word[1];
+  else here |= (UINT64_MAX - 1) << last % 64;
+  uint64_t above = (here >> at >> 1 | behind << (63 - at)) & hd_low_mask(LOOK_BLOCKS);
+  uint64_t below = (here << (63 - at) << 1 | before >> at) >> (64 - LOOK_BLOCKS);
+  return (int)count_bits(above << LOOK_BLOCKS | (below ^ hd_low_mask(LOOK_BLOCKS))) - LOOK_BLOCKS;
+}
+
+SLOW void hdi_heap_look_ahead(hd_unit *page, uint32_t index) {
+  int more = free_behind(page, index);
+  ptrdiff_t far = (ptrdiff_t)hd_max(FETCH_BLOCKS * page->block_bytes, FETCH_BYTES);
+  page->fetch_at = 0;
+  if (more >= LOOK_LEAST) page->fetch_at = -far;
+  if (more <= -LOOK_LEAST) page->fetch_at = far;
+}
+
+/* Something must be done after so many frees of a page of which so many blocks are in use. */
+static __attribute__((noinline)) void set_credit(const hd_heap *heap, hd_unit *page, uint32_t used, uint32_t credit) {
+  if (heap->far && hdi_page_is_plain(page)) credit = (uint32_t)hd_min(credit, LOOK_FREES);
+  hd_store_owned(&page->credit, credit);
+  page->rest = (uint16_t)(used - credit);
+}
+
 /* First in the list, whoever freed: pages near to full fill up again, and those that wait behind them run empty and go back. Last are those
  * with blocks that were never handed out. */
 void hdi_heap_make_partial(hd_heap *heap, hd_unit *page, uint32_t used) {
   hd_class *class = &heap->class[page->class_index];
-  hd_store_owned(&page->credit, used);
+  set_credit(heap, page, used, used);
   hd_store_owned(&page->state, HD_PAGE_PARTIAL);
   link_page(class, page, page->fresh < page->capacity);
 }
 
-/* A page without enough free blocks leaves the slot. It comes back when an eighth of it is free, unless another heap has taken it over by
- * then. */
-static void make_full(hd_unit *page, uint32_t used) {
+/* Frees until an eighth of a page is free, of which so many blocks are in use. */
+static uint32_t frees_until_enough(const hd_unit *page, uint32_t used) {
   uint32_t unused = used < page->capacity ? (uint32_t)page->capacity - used : 0;
   uint32_t eighth = (uint32_t)page->capacity / 8;
-  uint32_t credit = eighth > unused + 1 ? eighth - unused : 1;
-  if (credit > used) credit = used;
+  return eighth > unused ? eighth - unused : 0;
+}
+
+/* A page without enough free blocks leaves the slot. It comes back when an eighth of it is free, unless another heap has taken it over by
+ * then. */
+static void make_full(const hd_heap *heap, hd_unit *page, uint32_t used) {
+  uint32_t credit = hd_min(hd_max(frees_until_enough(page, used), 1), used);
   hd_store_owned(&page->state, HD_PAGE_FULL);
-  hd_store_owned(&page->credit, credit);
-  page->rest = (uint16_t)(used - credit);
-  if (hdi_page_is_plain(page)) hdi_remote_let_loose(page);
+  set_credit(heap, page, used, credit);
+  if (!hdi_page_is_plain(page)) return;
+  page->fetch_at = 0;
+  hdi_remote_let_loose(page);
+}
+
+/* The same for one that is FULL already, or no longer: with so many blocks in use. */
+static __attribute__((noinline)) void settle_full(hd_heap *heap, hd_unit *page, uint32_t used) {
+  uint32_t credit = hd_min(frees_until_enough(page, used), used);
+  if (credit == 0) hdi_heap_make_partial(heap, page, used);
+  else set_credit(heap, page, used, credit);
 }
 
 void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
@@ -230,10 +279,12 @@ void hdi_heap_settle(hd_heap *heap, hd_unit *page) {
       page->counted = (uint16_t)page->capacity;
       break;
     case HD_PAGE_FULL:
-      hdi_heap_make_partial(heap, page, page->rest);
+      settle_full(heap, page, page->rest);
       if (page->credit == 0) hdi_heap_settle(heap, page);
       break;
     case HD_PAGE_PARTIAL:
+      set_credit(heap, page, page->rest, page->rest);
+      if (page->credit != 0) break;
       if (hdi_remote_is_queued(page)) break; /* the drain comes back to it */
       unlink_page(class, page);
       hdi_heap_release(heap, page);
@@ -271,16 +322,13 @@ void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count) {
   if (HD_UNLIKELY(count > used)) HD_UNREACHABLE("more blocks freed than were live: concurrent double frees");
   if (page->state == HD_PAGE_CURRENT) {
     hd_store_owned(&page->held, page->held - count);
-  } else if (page->state == HD_PAGE_FULL && count >= page->credit) {
-    hdi_heap_make_partial(heap, page, used - count);
+  } else if (page->state == HD_PAGE_FULL) {
+    settle_full(heap, page, used - count);
   } else {
-    hd_store_owned(&page->credit, page->credit - count);
+    set_credit(heap, page, used - count, used - count);
   }
   hdi_heap_settle(heap, page);
 }
-
-/* Once for all who claim: it is long where the processor is not known to have an instruction for it. */
-static __attribute__((noinline)) uint32_t count_bits(uint64_t bits) { return hd_bit_count(bits); }
 
 uint64_t hdi_claim_again(hd_unit *page, hd_class *class) {
   uint32_t group = page->group;
@@ -577,7 +625,7 @@ static void leave_page(hd_heap *heap, hd_class *class, hd_unit *page, uint32_t u
   class->page = NULL;
   empty_slot(class, page);
   if (used < page->capacity && page->fresh < page->capacity) hdi_heap_make_partial(heap, page, used);
-  else make_full(page, used);
+  else make_full(heap, page, used);
 }
 
 /* Claim what has been handed out before: of the CURRENT page, or, if that is used up, of the first of the partly used ones, which takes its

@@ -220,6 +220,10 @@ unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index);
 /* Put a page that an event concerns into its right state: after its credit ran out, or after remote frees were taken in. */
 void hdi_heap_settle(hd_heap *heap, hd_unit *page);
 
+/* See in which direction the program goes through a page while it frees, if in any, by a block that it has just freed: what it comes to
+ * soon is fetched from now on (decision 43). */
+SLOW void hdi_heap_look_ahead(hd_unit *page, uint32_t index);
+
 /* remote frees of page became known: count blocks fewer in use. */
 void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);
 

@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/gate.h"
+#include "core/page.h"
 #include "core/store.h"
 
 enum {
@@ -62,7 +63,7 @@ static void rejoin(hd_heap *heap, hd_unit *ring) {
   heap->inherited = NULL;
   for (hd_unit *page = ring->next, *next; page != ring; page = next) {
     next = page->next;
-    hdi_heap_make_partial(heap, page, page->credit);
+    hdi_heap_make_partial(heap, page, hdi_page_used(page));
   }
   memset((void *)ring, 0, sizeof(hd_unit));
   hdi_store_give(ring, sizeof(hd_unit));

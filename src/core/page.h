@@ -8,10 +8,11 @@
  *             was freed since the words were counted, and where it runs out the same few blocks come and go (decision 34)
  *   FULL      no (or too few) free blocks; credit = local frees until it is worth a look again, rest = blocks beyond. One of a small
  *             class is LOOSE at first: its heap, or another, takes it by its owner word (remote.h)
- *   PARTIAL   in the class's list, which ends with pages that have blocks never handed out; credit = blocks live; at 0 the page is
- *             released
+ *   PARTIAL   in the class's list, which ends with pages that have blocks never handed out; credit + rest = blocks live; at 0 the page
+ *             is released
  *
- * so that one decrement in free() serves all three. Remote frees write the byte only; their count reaches credit or held later (remote.c),
+ * so that one decrement in free() serves all three. In a heap that is larger than the caches it runs out sooner, for a look at the order in
+ * which the program frees (decision 43). Remote frees write the byte only; their count reaches credit or held later (remote.c),
  * so neither says fewer than are live.
  * Blocks never handed out come last, so that untouched memory stays untouched while enough of the touched part is free (claim.h), and
  * while other pages of the class have some (decision 32).
@@ -47,8 +48,7 @@ static inline uint32_t hdi_page_words_most(const hd_unit *page) { return page->c
 
 /* Blocks in use as far as the owner knows. */
 static inline uint32_t hdi_page_used(const hd_unit *page) {
-  if (page->state == HD_PAGE_FULL) return page->credit + page->rest;
-  return page->state == HD_PAGE_CURRENT ? page->held - hdi_page_count_words(page) : page->credit;
+  return page->state == HD_PAGE_CURRENT ? page->held - hdi_page_count_words(page) : page->credit + page->rest;
 }
 
 /* Whether others have told of frees in a page, and the owner has not taken them in yet. */

@@ -9,7 +9,7 @@
  * owner's inbox. The owner takes the inbox whole, exchanges each count for 0 and lowers the page's credit. Pages of owners who do not
  * look are fetched by whoever would touch new memory otherwise (decision 18).
  *
- * Why a page is never released too early: credit falls only by counted frees, so credit 0 means that no table holds a count
+ * Why a page is never released too early: credit falls only by counted frees, so credit and rest 0 mean that no table holds a count
  * for the page; and as long as QUEUED is set somebody may still push it, so it is released only after QUEUED was cleared.
  * The owner lowers credit without atomics and outside its gate, so nobody else may write it while a block of the page is live:
  * a collector takes in counts for idle pages only, and pages change owners only while they are LOOSE, so that nobody is about to free a

@@ -555,7 +555,8 @@ hd_unit *hdi_space_take_across(hd_space *space, size_t units, size_t least, size
   return first;
 }
 
-/* The free runs that fit best, each cut into as many as are wanted of it. */
+/* The free runs that fit best, each cut into as many as are wanted of it. The list begins with the last of them, so that whoever keeps one
+ * after the other on top takes them in ascending order (decision 43). */
 hd_unit *hdi_space_take_runs(hd_space *space, size_t units, size_t most) {
   hd_unit *list = NULL, *run = NULL;
   if (!hdi_space_allows(space, units * most) || !hdi_lock_take_unless_fork(&space->lock)) return NULL;
@@ -563,9 +564,11 @@ hd_unit *hdi_space_take_runs(hd_space *space, size_t units, size_t most) {
   while (most > 0 && (run = best_fit(space, &space->dirty, units, 1, FIT_TRIES)) != NULL) {
     size_t count = hd_min(run->run_units / units, most);
     run = carve(space, run, 0, count * units);
-    for (size_t i = count; i-- > 0; list = run + i * units) {
-      hd_store_owned(&run[i * units].run_units, (uint32_t)units);
-      run[i * units].next = list;
+    for (size_t i = 0; i < count; i++) {
+      hd_unit *one = run + i * units;
+      hd_store_owned(&one->run_units, (uint32_t)units);
+      one->next = list;
+      list = one;
     }
     most -= count;
   }

@@ -103,7 +103,12 @@ struct hd_unit {
       uint16_t counted;       /* blocks in the words when credit was HD_CREDIT_CURRENT: with what was freed since, there are no more */
     };
   };
-  uint32_t run_next, run_prev; /* runs of an explicit heap: its list of them, as table index + 1 */
+  union {
+    struct {                  /* runs of an explicit heap: its list of them, as table index + 1 */
+      uint32_t run_next, run_prev;
+    };
+    ptrdiff_t fetch_at;       /* pages of a thread's heap: from a block that is freed to what the processor shall fetch */
+  };
   uint32_t run_units;         /* units of the run; also at the last unit of a free run */
   union {
     uint32_t stamp;           /* free runs: when freed, in ticks */
@@ -118,7 +123,7 @@ struct hd_unit {
     _Atomic uint8_t live;     /* large: 1 while the program holds the block, 0 while a heap keeps its run; regions: 1 */
     bool swept;               /* pages: free system pages were given back, and nothing was claimed since; purge.c */
   };
-  uint16_t rest;              /* FULL: blocks in use beyond credit */
+  uint16_t rest;              /* FULL and PARTIAL: blocks in use beyond credit */
   hd_unit *remote_next;       /* link in the owner's inbox */
 };
 

@@ -63,7 +63,7 @@ static void *new_aligned(size_t bytes, size_t alignment) {
   HD_EXPORT void *_Znw##size##RKSt9nothrow_t(size_t bytes, const void *tag);                                            \
   HD_EXPORT void *_Znw##size##RKSt9nothrow_t(size_t bytes, const void *tag) {                                           \
     (void)tag;                                                                                                          \
-    return hdi_alloc(bytes);                                                                                            \
+    return hdi_alloc_aligned(16, bytes);                                                                                \
   }                                                                                                                     \
   HD_EXPORT void *_Znw##size##St11align_val_t(size_t bytes, size_t alignment);                                          \
   HD_EXPORT void *_Znw##size##St11align_val_t(size_t bytes, size_t alignment) { return new_aligned(bytes, alignment); } \
@@ -73,32 +73,18 @@ static void *new_aligned(size_t bytes, size_t alignment) {
     return hdi_alloc_aligned(alignment, bytes);                                                                         \
   }
 
-#define OPERATOR_DELETE(size)                                                                                                    \
-  HD_EXPORT void _ZdlPv(void *p);                                                                                                \
-  HD_EXPORT HOT void _ZdlPv(void *p) { hdi_free(p); }                                                                            \
-  HD_EXPORT void _ZdlPv##size(void *p, size_t bytes);                                                                            \
-  HD_EXPORT HOT void _ZdlPv##size(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); }                                        \
-  HD_EXPORT void _ZdlPvRKSt9nothrow_t(void *p, const void *tag);                                                                 \
-  HD_EXPORT void _ZdlPvRKSt9nothrow_t(void *p, const void *tag) {                                                                \
-    (void)tag;                                                                                                                   \
-    hdi_free(p);                                                                                                                 \
-  }                                                                                                                              \
-  HD_EXPORT void _ZdlPvSt11align_val_t(void *p, size_t alignment);                                                               \
-  HD_EXPORT void _ZdlPvSt11align_val_t(void *p, size_t alignment) {                                                              \
-    (void)alignment;                                                                                                             \
-    hdi_free(p);                                                                                                                 \
-  }                                                                                                                              \
-  HD_EXPORT void _ZdlPv##size##St11align_val_t(void *p, size_t bytes, size_t alignment);                                         \
-  HD_EXPORT void _ZdlPv##size##St11align_val_t(void *p, size_t bytes, size_t alignment) { hdi_free_sized(p, bytes, alignment); } \
-  HD_EXPORT void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);                                \
-  HD_EXPORT void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag) {                               \
-    (void)alignment, (void)tag;                                                                                                  \
-    hdi_free(p);                                                                                                                 \
-  }
+#define OPERATOR_DELETE(size)                                                             \
+  HD_EXPORT void _ZdlPv(void *p);                                                         \
+  HD_EXPORT HOT void _ZdlPv(void *p) { hdi_free(p); }                                     \
+  HD_EXPORT void _ZdlPv##size(void *p, size_t bytes);                                     \
+  HD_EXPORT HOT void _ZdlPv##size(void *p, size_t bytes) { hdi_free_sized(p, bytes, 1); } \
+  HD_EXPORT void _ZdlPv##size##St11align_val_t(void *p, size_t bytes, size_t alignment);  \
+  HD_EXPORT void _ZdlPv##size##St11align_val_t(void *p, size_t bytes, size_t alignment) { hdi_free_sized(p, bytes, alignment); }
 
-/* Arrays are no others: the same functions by second names. */
+/* Arrays are no others: the same functions by second names. And a delete that has nothing to do with what it is told besides is the one
+ * that is told nothing: it lies in registers, or the caller takes it off the stack. */
 #define SAME_AS(target) __attribute__((visibility("default"), alias(target)))
-#define OF_ARRAYS(size)                                                                                                  \
+#define SECOND_NAMES(size)                                                                                               \
   SAME_AS("_Znw" #size) void *_Zna##size(size_t bytes);                                                                  \
   SAME_AS("_Znw" #size "RKSt9nothrow_t") void *_Zna##size##RKSt9nothrow_t(size_t bytes, const void *tag);                \
   SAME_AS("_Znw" #size "St11align_val_t") void *_Zna##size##St11align_val_t(size_t bytes, size_t alignment);             \
@@ -106,11 +92,14 @@ static void *new_aligned(size_t bytes, size_t alignment) {
   void *_Zna##size##St11align_val_tRKSt9nothrow_t(size_t bytes, size_t alignment, const void *tag);                      \
   SAME_AS("_ZdlPv") void _ZdaPv(void *p);                                                                                \
   SAME_AS("_ZdlPv" #size) void _ZdaPv##size(void *p, size_t bytes);                                                      \
-  SAME_AS("_ZdlPvRKSt9nothrow_t") void _ZdaPvRKSt9nothrow_t(void *p, const void *tag);                                   \
-  SAME_AS("_ZdlPvSt11align_val_t") void _ZdaPvSt11align_val_t(void *p, size_t alignment);                                \
+  SAME_AS("_ZdlPv") void _ZdlPvRKSt9nothrow_t(void *p);                                                                  \
+  SAME_AS("_ZdlPv") void _ZdaPvRKSt9nothrow_t(void *p);                                                                  \
+  SAME_AS("_ZdlPv") void _ZdlPvSt11align_val_t(void *p);                                                                 \
+  SAME_AS("_ZdlPv") void _ZdaPvSt11align_val_t(void *p);                                                                 \
   SAME_AS("_ZdlPv" #size "St11align_val_t") void _ZdaPv##size##St11align_val_t(void *p, size_t bytes, size_t alignment); \
-  SAME_AS("_ZdlPvSt11align_val_tRKSt9nothrow_t") void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *p, size_t alignment, const void *tag);
+  SAME_AS("_ZdlPv") void _ZdlPvSt11align_val_tRKSt9nothrow_t(void *p);                                                   \
+  SAME_AS("_ZdlPv") void _ZdaPvSt11align_val_tRKSt9nothrow_t(void *p);
 
 WITH_LETTER(OPERATOR_NEW)
 WITH_LETTER(OPERATOR_DELETE)
-WITH_LETTER(OF_ARRAYS)
+WITH_LETTER(SECOND_NAMES)

@@ -322,7 +322,7 @@ void shadow_finish(void) {
   take_in_all();
   if (audit_pages() <= lost) return;
   sched_fail("page %zu with no live block is not released: state %u, credit %u, rest %u, counted %u", (size_t)(rested - hdi_space.units),
-             rested->state, rested->credit, rested->state == HD_PAGE_FULL ? rested->rest : 0, atomic_load(&rested->remote_count));
+             rested->state, rested->credit, rested->state != HD_PAGE_CURRENT ? rested->rest : 0, atomic_load(&rested->remote_count));
 }
 
 void shadow_start(void) {

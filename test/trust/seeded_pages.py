@@ -106,8 +106,8 @@ TURNS = [
           "if (used < page->capacity && page->fresh < page->capacity)", "if (page->fresh < page->capacity)"),
     Fault("a page that should wait is FULL", "core/heap.c", "unit.turns",
           "if (used < page->capacity && page->fresh < page->capacity) hdi_heap_make_partial(heap, page, used);\n"
-          "  else make_full(page, used);",
-          "(void)heap;\n  make_full(page, used);"),
+          "  else make_full(heap, page, used);",
+          "make_full(heap, page, used);"),
     Fault("pages with virgin blocks stand first in the list", "core/heap.c", "unit.turns",
           "link_page(class, page, page->fresh < page->capacity);", "link_page(class, page, false);"),
     Fault("who leaves the list stays known as its last one", "core/heap.c", "unit.turns",
@@ -178,9 +178,9 @@ CLAIMS = [
     Fault("the free that runs a page out is not noticed", "core/page.h", "unit.magazine",
           "subl $1, %[credit]", "subl $0, %[credit]"),
     Fault("a page that becomes PARTIAL forgets its rest", "core/heap.c", "unit.magazine",
-          "make_partial(heap, page, page->rest);", "make_partial(heap, page, 0);"),
+          "settle_full(heap, page, page->rest);", "settle_full(heap, page, 0);"),
     Fault("remote frees of a FULL page are not taken off", "core/heap.c", "unit.heap",
-          "make_partial(heap, page, used - count);", "make_partial(heap, page, used);"),
+          "settle_full(heap, page, used - count);", "settle_full(heap, page, used);"),
     Fault("what is unclaimed stays counted", "core/heap.c", "unit.heap",
           "make_partial(heap, page, hdi_page_used(page));\n  hdi_heap_settle", "make_partial(heap, page, page->held);\n  hdi_heap_settle"),
     Fault("a full magazine takes one more", "core/heap.h", "unit.magazine",
@@ -438,7 +438,7 @@ ZEROES = [
 
 LOOSE = [
     Fault("a full page is not let loose", "core/heap.c", "unit.loose",
-          "  if (hdi_page_is_plain(page)) hdi_remote_let_loose(page);\n", ""),
+          "  page->fetch_at = 0;\n  hdi_remote_let_loose(page);\n", "  page->fetch_at = 0;\n"),
     Fault("a page is never taken back", "core/remote.h", "unit.loose",
           "  return hd_swap_if(&page->owner, &word, (uintptr_t)self);", "  (void)page;\n  return word == 0;"),
     Fault("a page is taken from one who reads its mail", "core/remote.c", "unit.loose",
@@ -541,4 +541,40 @@ AHEAD = [
     Fault("pages from ahead never are huge", "core/space.c", "unit.ahead", "  enter(space, first, units, ahead->end);\n", ""),
 ]
 
-OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS, *AHEAD]
+# The order in which a program frees (decision 43).
+ORDER = [
+    Fault("runs that are taken at once are handed out from the last one on", "core/space.c", "unit.waves",
+          "      hd_unit *one = run + i * units;\n", "      hd_unit *one = run + (count - 1 - i) * units;\n"),
+    Fault("pages are looked at in small heaps, too", "core/heap.c", "unit.order",
+          "  if (heap->far && hdi_page_is_plain(page)) credit =", "  if (hdi_page_is_plain(page)) credit ="),
+    Fault("pages of explicit heaps are looked at", "core/heap.c", "unit.order",
+          "  if (heap->far && hdi_page_is_plain(page)) credit =", "  if (heap->far) credit ="),
+    Fault("a page is not looked at again", "core/heap.c", "unit.order",
+          "  if (heap->far && hdi_page_is_plain(page)) credit = (uint32_t)hd_min(credit, LOOK_FREES);\n", "  (void)heap;\n"),
+    Fault("a page goes back when its first piece of credit runs out", "core/heap.c", "unit.order",
+          "      set_credit(heap, page, page->rest, page->rest);\n      if (page->credit != 0) break;\n", ""),
+    Fault("a FULL page comes back when its first piece of credit runs out", "core/heap.c", "unit.order",
+          "  if (credit == 0) hdi_heap_make_partial(heap, page, used);\n  else set_credit(heap, page, used, credit);\n",
+          "  (void)credit;\n  hdi_heap_make_partial(heap, page, used);\n"),
+    Fault("a page that is taken up again forgets what is beyond its credit", "core/claim.h", "unit.order",
+          "  uint32_t used = page->credit + page->rest;\n", "  uint32_t used = page->credit;\n"),
+    Fault("who frees upwards is taken for one who frees downwards", "core/heap.c", "unit.order",
+          "  if (more <= -LOOK_LEAST) page->fetch_at = far;\n", "  if (more <= -LOOK_LEAST) page->fetch_at = -far;\n"),
+    Fault("a few blocks are a direction", "core/heap.c", "unit.order", "  LOOK_LEAST = 6,", "  LOOK_LEAST = 0,"),
+    Fault("long blocks are fetched as short ones are", "core/heap.c", "unit.order",
+          "hd_max(FETCH_BLOCKS * page->block_bytes, FETCH_BYTES);", "FETCH_BYTES;"),
+    Fault("the page's end says nothing", "core/heap.c", "unit.order",
+          "  else here |= (UINT64_MAX - 1) << last % 64;\n", ""),
+    Fault("the next group is not looked at", "core/heap.c", "unit.order", "behind = word[1];", "behind = 0;"),
+    Fault("the group before is not looked at", "core/heap.c", "unit.order", "before = word[-1];", "before = 0;"),
+    Fault("the first free of a full page is not looked at", "core/alloc.c", "unit.order",
+          "hdi_free_local(unit, state) || self->far) hdi_free_event", "hdi_free_local(unit, state)) hdi_free_event"),
+    Fault("a page is looked at that has become another one", "core/alloc.c", "unit.order",
+          "hdi_page_is_plain(page) && place.index < page->capacity) hdi_heap_look_ahead", "hdi_page_is_plain(page)) hdi_heap_look_ahead"),
+    Fault("a new page has its predecessor's direction", "core/page.c", "unit.order",
+          "  if (!heap->explicit_heap) page->fetch_at = 0;\n", ""),
+    Fault("a page that is full again keeps its direction", "core/heap.c", "unit.order",
+          "  page->fetch_at = 0;\n  hdi_remote_let_loose", "  hdi_remote_let_loose"),
+]
+
+OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS, *AHEAD, *ORDER]

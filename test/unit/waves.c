@@ -72,6 +72,26 @@ static void test_waves(void **state) {
   }
 }
 
+/* A processor fetches ahead from one run into the next if they are handed out as they lie (decision 43). Whatever order they were freed in,
+ * only those that stood in the cache come in another. */
+static void test_in_ascending_order(void **state) {
+  (void)state;
+  bool zeroed = false;
+  for (int backwards = 0; backwards < 2; backwards++) {
+    hd_unit *all = hdi_space_take(&hdi_space, MANY, 1, &zeroed);
+    assert_non_null(all);
+    hdi_space_give(&hdi_space, all, MANY, true);
+    take_all(MANY, 1);
+    for (size_t i = 0; i < MANY; i++) hdi_heap_give_run(hdi_heap_self, run[backwards ? MANY - 1 - i : i], 1, true);
+    size_t cached = hdi_heap_self->cached_units, behind = 0;
+    take_all(MANY, 1);
+    for (size_t i = cached + 1; i < MANY; i++) behind += run[i] == run[i - 1] + 1;
+    assert_in_range(behind, MANY - cached - 1 - MANY / BULK, MANY);
+    give_all(MANY, 1);
+    hdi_heap_drop_runs(hdi_heap_self);
+  }
+}
+
 /* One lock for several: what comes with the first stands in the cache. */
 static void test_several_at_once(void **state) {
   (void)state;
@@ -478,6 +498,7 @@ static void test_not_at_once(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup_teardown(test_waves, begin, end),
+      cmocka_unit_test_setup_teardown(test_in_ascending_order, begin, end),
       cmocka_unit_test_setup_teardown(test_several_at_once, begin, end),
       cmocka_unit_test_setup_teardown(test_one_for_who_only_takes, begin, end),
       cmocka_unit_test_setup_teardown(test_long_ones_go_alone, begin, end),
