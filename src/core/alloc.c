@@ -406,7 +406,7 @@ void hdi_free_event(hd_heap *heap, hd_place place, hd_unit *page) {
   /* Between the last free and this a collector may have released the page, or a signal handler have filled it and let it loose. */
   if (hdi_remote_settle(page) == heap) {
     if (page->state == HD_PAGE_CURRENT) hdi_claim_take_turns(heap, page);
-    else if (heap->far && hdi_page_is_plain(page) && place.index < page->capacity) hdi_heap_look_ahead(page, (uint32_t)place.index);
+    else if (hdi_heap_minds_order(heap, page)) hdi_heap_look_ahead(page, place.index);
     hdi_heap_settle(heap, page);
   }
   hdi_gate_leave(heap);
@@ -472,7 +472,7 @@ static __attribute__((noinline)) void free_loose(hd_unit *unit, hd_place place, 
   hd_block_state *state = place.map + place.index;
   if (HD_UNLIKELY(hd_load_relaxed(state) != HD_BLOCK_LIVE)) hdi_free_dead(unit, place.index);
   else if (HD_UNLIKELY(!hdi_remote_take_back(self, unit))) free_by_slow_count(state, unit, self);
-  else if (hdi_free_local(unit, state) || self->far) hdi_free_event(self, place, unit);
+  else if (hdi_free_local(unit, state) || hdi_heap_minds_order(self, unit)) hdi_free_event(self, place, unit);
 }
 
 /* A block of a page that is not, or not only, this thread's, as its place says. owner: the unit's word. */

@@ -88,15 +88,11 @@ FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
 }
 
 /* Of a page whose blocks are freed as they lie the one that will be freed some time later is fetched: programs look into what they free,
- * and the loads that free needs for itself keep processors from seeing that order (decision 43). Else it is the block itself. In one
- * instruction, where compilers would add first. */
-#ifdef HD_FAST_ASM
+ * and the loads that free needs for itself keep processors from seeing that order (decision 43). */
 FAST void hdi_free_fetch(const hd_unit *page, const void *p) {
-  __asm__ volatile("prefetcht0 (%[p],%[at])" : : [p] "r"(p), [at] "r"(page->fetch_at));
+  ptrdiff_t at = page->fetch_at;
+  if (HD_UNLIKELY(at != 0)) __builtin_prefetch((const uint8_t *)p + at);
 }
-#else
-FAST void hdi_free_fetch(const hd_unit *page, const void *p) { __builtin_prefetch((const uint8_t *)p + page->fetch_at); }
-#endif
 
 /* A block of a small class that the thread's heap owns, or misuse. The heap is asked for anew where it is needed: to keep it would take a
  * register that those need who come here with others' blocks. */

@@ -221,8 +221,9 @@ static inline int free_behind(const hd_unit *page, uint32_t index) {
   return (int)count_bits(above << LOOK_BLOCKS | (below ^ hd_low_mask(LOOK_BLOCKS))) - LOOK_BLOCKS;
 }
 
-SLOW void hdi_heap_look_ahead(hd_unit *page, uint32_t index) {
-  int more = free_behind(page, index);
+SLOW void hdi_heap_look_ahead(hd_unit *page, uint64_t index) {
+  if (!hdi_page_is_plain(page) || index >= page->capacity) return;
+  int more = free_behind(page, (uint32_t)index);
   ptrdiff_t far = (ptrdiff_t)hd_max(FETCH_BLOCKS * page->block_bytes, FETCH_BYTES);
   page->fetch_at = 0;
   if (more >= LOOK_LEAST) page->fetch_at = -far;
@@ -231,7 +232,7 @@ SLOW void hdi_heap_look_ahead(hd_unit *page, uint32_t index) {
 
 /* Something must be done after so many frees of a page of which so many blocks are in use. */
 static __attribute__((noinline)) void set_credit(const hd_heap *heap, hd_unit *page, uint32_t used, uint32_t credit) {
-  if (heap->far && hdi_page_is_plain(page)) credit = (uint32_t)hd_min(credit, LOOK_FREES);
+  if (hdi_heap_minds_order(heap, page) && hdi_page_is_plain(page)) credit = (uint32_t)hd_min(credit, LOOK_FREES);
   hd_store_owned(&page->credit, credit);
   page->rest = (uint16_t)(used - credit);
 }

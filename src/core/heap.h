@@ -220,9 +220,15 @@ unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index);
 /* Put a page that an event concerns into its right state: after its credit ran out, or after remote frees were taken in. */
 void hdi_heap_settle(hd_heap *heap, hd_unit *page);
 
+/* Whether the order in which a page's blocks are freed matters, if the heap is a thread's: where it is larger than the caches, for pages of a
+ * good many blocks. Of long ones few lines are read, and looks would come too often. */
+enum { HD_ORDER_BLOCKS = 128 };
+static inline bool hdi_heap_minds_order(const hd_heap *heap, const hd_unit *page) { return heap->far && page->capacity >= HD_ORDER_BLOCKS; }
+
 /* See in which direction the program goes through a page while it frees, if in any, by a block that it has just freed: what it comes to
- * soon is fetched from now on (decision 43). */
-SLOW void hdi_heap_look_ahead(hd_unit *page, uint32_t index);
+ * soon is fetched from now on (decision 43). Nothing is seen in other heaps' pages, and by a block that the page does not have: it has
+ * become another one since. */
+SLOW void hdi_heap_look_ahead(hd_unit *page, uint64_t index);
 
 /* remote frees of page became known: count blocks fewer in use. */
 void hdi_heap_credit_remote(hd_heap *heap, hd_unit *page, uint32_t count);

@@ -18,7 +18,7 @@
 #include "core/remote.h"
 #include "heddle.h"
 
-enum { SMALL = 32, ODD = 80, OTHER = 300, LONG = 400, LOOK_FREES = 64, MOST = HD_UNIT_BYTES / SMALL, NOTHING = 12345 };
+enum { SMALL = 32, ODD = 80, OTHER = 300, LONG = 400, FEW = 1000, LOOK_FREES = 64, MOST = HD_UNIT_BYTES / SMALL, NOTHING = 12345 };
 
 static void *block[MOST];
 static hd_unit *page; /* FULL; the class has another one, so that no block of this one is taken meanwhile */
@@ -222,6 +222,19 @@ static void test_another_page_by_now(void **state) {
   drop_all(next);
 }
 
+/* Pages of few blocks are as in small heaps. */
+static void test_few_blocks(void **state) {
+  (void)state;
+  void *next = fill(FEW, true);
+  assert_in_range(capacity, 32, HD_ORDER_BLOCKS - 1);
+  for (size_t i = 0; i < capacity / 2; i++) {
+    drop(i);
+    assert_int_equal(page->fetch_at, 0);
+  }
+  assert_int_equal(page->credit, capacity - capacity / 2);
+  drop_all(next);
+}
+
 /* Explicit heaps' pages have a list of runs there. */
 static void test_explicit_heaps_do_without(void **state) {
   (void)state;
@@ -254,6 +267,7 @@ int main(void) {
       cmocka_unit_test(test_new_pages_have_none),
       cmocka_unit_test(test_taken_again),
       cmocka_unit_test(test_another_page_by_now),
+      cmocka_unit_test(test_few_blocks),
       cmocka_unit_test(test_explicit_heaps_do_without),
   };
   return cmocka_run_group_tests_name("order", tests, NULL, NULL);
