@@ -220,8 +220,8 @@ unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index);
 /* Put a page that an event concerns into its right state: after its credit ran out, or after remote frees were taken in. */
 void hdi_heap_settle(hd_heap *heap, hd_unit *page);
 
-/* Whether the order in which a page's blocks are freed matters, if the heap is a thread's: where it is larger than the caches, for pages of a
- * good many blocks. Of long ones few lines are read, and looks would come too often. */
+/* Whether the order in which a page's blocks are freed matters, if the heap is a thread's: where it is larger than the caches, for pages of
+ * a good many blocks. Of long ones few lines are read, and looks would come too often. */
 enum { HD_ORDER_BLOCKS = 128 };
 static inline bool hdi_heap_minds_order(const hd_heap *heap, const hd_unit *page) { return heap->far && page->capacity >= HD_ORDER_BLOCKS; }
 
