@@ -38,6 +38,9 @@ void *hdi_alloc_medium(size_t bytes);
 SLOW void *hdi_alloc_zeroed_slow(size_t bytes);
 void hdi_free_other(void *p, hd_place place, hd_unit *unit, hd_heap *heap);
 void hdi_free_other_sized(void *p, hd_place place, hd_unit *unit, size_t bytes, size_t alignment);
+
+/* Something is due for a page, or a look at it, after the free of the block at this place, of which the index alone matters. The arguments
+ * lie where hdi_free_other has them too, so that free need not move them. */
 void hdi_free_event(hd_heap *heap, hd_place place, hd_unit *page);
 SLOW void hdi_free_misfit(void *p);
 SLOW void hdi_free_dead(hd_unit *unit, uint64_t index);

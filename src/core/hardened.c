@@ -189,10 +189,11 @@ static SLOW void release_without_heap(hd_unit *unit, hd_block_state *state) {
 /* The last step of a free: from here on anybody may have the block. */
 static void release(hd_heap *heap, uint8_t *p, hd_unit *unit) {
   if (HD_UNLIKELY(!looks_clear(p, unit->block_bytes))) report_written(p, unit);
-  hd_block_state *state = unit->map + hdi_unit_block_index(unit, p);
+  hd_place place = hdi_free_place(unit, p);
+  hd_block_state *state = place.map + place.index;
   hd_unit *head = unit->head;
   if (HD_LIKELY(hdi_heap_owner(unit) == heap)) {
-    if (HD_UNLIKELY(hdi_free_local(head, state))) hdi_free_event(heap, (hd_place){(uint64_t)(state - head->map), head->map}, head);
+    if (HD_UNLIKELY(hdi_free_local(head, state))) hdi_free_event(heap, place, head);
     return;
   }
   hd_store_release(state, HD_BLOCK_FREE); /* R1: pairs with the fence of a claim */

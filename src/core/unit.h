@@ -107,7 +107,7 @@ struct hd_unit {
     struct {                  /* runs of an explicit heap: its list of them, as table index + 1 */
       uint32_t run_next, run_prev;
     };
-    ptrdiff_t fetch_at;       /* pages of a thread's heap: from a block that is freed to what the processor shall fetch */
+    ptrdiff_t fetch_at;       /* pages of a thread's heap: from a freed block to what is fetched; 0: nothing */
   };
   uint32_t run_units;         /* units of the run; also at the last unit of a free run */
   union {
