@@ -225,7 +225,7 @@ SLOW void hdi_heap_look_ahead(hd_unit *page, uint64_t index) {
   if (!hdi_page_is_plain(page) || index >= page->capacity) return;
   int more = free_behind(page, (uint32_t)index);
   ptrdiff_t far = (ptrdiff_t)hd_max(FETCH_BLOCKS * page->block_bytes, FETCH_BYTES);
-  page->fetch_at = 0;
+  page->fetch_at = HD_FETCH_NOTHING;
   if (more >= LOOK_LEAST) page->fetch_at = -far;
   if (more <= -LOOK_LEAST) page->fetch_at = far;
 }
@@ -260,7 +260,7 @@ static void make_full(const hd_heap *heap, hd_unit *page, uint32_t used) {
   hd_store_owned(&page->state, HD_PAGE_FULL);
   set_credit(heap, page, used, credit);
   if (!hdi_page_is_plain(page)) return;
-  page->fetch_at = 0;
+  page->fetch_at = HD_FETCH_NOTHING;
   hdi_remote_let_loose(page);
 }
 

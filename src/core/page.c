@@ -66,7 +66,7 @@ bool hdi_page_init(hd_heap *heap, hd_unit *page, unsigned class_index, unsigned 
   hd_store_owned(&page->words, words);
   page->zeroed = zeroed;
   hd_store_owned(&page->credit, 0);
-  if (!heap->explicit_heap) page->fetch_at = 0;
+  if (!heap->explicit_heap) page->fetch_at = HD_FETCH_NOTHING;
   page->rest = 0; /* held, group, counted and apart: when it becomes CURRENT, which it does at once */
   hd_store_owned(&page->fresh, 0);
   hd_store_relaxed(&page->remote_count, 0u);

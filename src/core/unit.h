@@ -51,6 +51,9 @@ enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_
  * takes and frees the same few blocks (decision 34). */
 #define HD_CREDIT_CURRENT 4096u
 
+/* Together with any block's address it is negative. */
+#define HD_FETCH_NOTHING PTRDIFF_MIN
+
 /* Low bits of the owner word: a page whose free() goes by way of its head and, if it is a thread's, of a magazine; memory of an explicit
  * heap, whose free() takes that heap's lock; a large block of such a heap, which has no map; and memory of hardened mode. The last has
  * EXPLICIT as well, though its heap is a thread's: that one bit keeps all fast ways away from it. LOOSE: a page that its heap has filled,
@@ -107,7 +110,7 @@ struct hd_unit {
     struct {                  /* runs of an explicit heap: its list of them, as table index + 1 */
       uint32_t run_next, run_prev;
     };
-    ptrdiff_t fetch_at;       /* pages of a thread's heap: from a freed block to what is fetched; 0: nothing */
+    ptrdiff_t fetch_at;       /* pages of a thread's heap: from a freed block to what is fetched, or HD_FETCH_NOTHING */
   };
   uint32_t run_units;         /* units of the run; also at the last unit of a free run */
   union {

@@ -438,7 +438,7 @@ ZEROES = [
 
 LOOSE = [
     Fault("a full page is not let loose", "core/heap.c", "unit.loose",
-          "  page->fetch_at = 0;\n  hdi_remote_let_loose(page);\n", "  page->fetch_at = 0;\n"),
+          "  page->fetch_at = HD_FETCH_NOTHING;\n  hdi_remote_let_loose(page);\n", "  page->fetch_at = HD_FETCH_NOTHING;\n"),
     Fault("a page is never taken back", "core/remote.h", "unit.loose",
           "  return hd_swap_if(&page->owner, &word, (uintptr_t)self);", "  (void)page;\n  return word == 0;"),
     Fault("a page is taken from one who reads its mail", "core/remote.c", "unit.loose",
@@ -574,9 +574,11 @@ ORDER = [
           "!hdi_page_is_plain(page) || index >= page->capacity) return;", "!hdi_page_is_plain(page)) return;"),
     Fault("pages of few blocks are looked at", "core/heap.h", "unit.order", "HD_ORDER_BLOCKS = 128 ", "HD_ORDER_BLOCKS = 16 "),
     Fault("a new page has its predecessor's direction", "core/page.c", "unit.order",
-          "  if (!heap->explicit_heap) page->fetch_at = 0;\n", ""),
+          "  if (!heap->explicit_heap) page->fetch_at = HD_FETCH_NOTHING;\n", ""),
+    Fault("a block is fetched where there is no order", "core/unit.h", "unit.order",
+          "#define HD_FETCH_NOTHING PTRDIFF_MIN", "#define HD_FETCH_NOTHING 0"),
     Fault("a page that is full again keeps its direction", "core/heap.c", "unit.order",
-          "  page->fetch_at = 0;\n  hdi_remote_let_loose", "  hdi_remote_let_loose"),
+          "  page->fetch_at = HD_FETCH_NOTHING;\n  hdi_remote_let_loose", "  hdi_remote_let_loose"),
 ]
 
 OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS, *AHEAD, *ORDER]

@@ -81,7 +81,7 @@ static void test_from_the_middle(void **state) {
   void *next = fill(SMALL, true);
   size_t middle = capacity / 2 + 5;
   drop(middle);
-  assert_int_equal(page->fetch_at, 0);
+  assert_true(page->fetch_at == HD_FETCH_NOTHING);
   for (size_t i = 1; i <= LOOK_FREES; i++) drop(middle - i);
   assert_int_equal(page->fetch_at, -512);
   for (size_t i = 1; i <= LOOK_FREES; i++) drop(middle + i);
@@ -110,7 +110,7 @@ static void test_no_order(void **state) {
   for (size_t i = capacity / 2; i < capacity / 2 + 4 * LOOK_FREES; i += 2) drop(i);
   for (size_t i = capacity / 2 - 2; i > capacity / 4; i -= 2) drop(i);
   hdi_heap_look_ahead(page, capacity / 2);
-  assert_int_equal(page->fetch_at, 0);
+  assert_true(page->fetch_at == HD_FETCH_NOTHING);
   drop_all(next);
 }
 
@@ -124,7 +124,7 @@ static void test_near(void **state) {
   assert_int_equal(page->credit, capacity - eighth);
   assert_int_equal(page->rest, 0);
   for (size_t i = eighth; i < capacity / 2; i++) drop(i);
-  assert_int_equal(page->fetch_at, 0);
+  assert_true(page->fetch_at == HD_FETCH_NOTHING);
   drop_all(next);
 }
 
@@ -169,6 +169,19 @@ static void test_told(void **state) {
   drop_all(next);
 }
 
+/* What free fetches: blocks that come soon, or nothing that is not at hand. */
+static void test_fetched(void **state) {
+  (void)state;
+  void *next = fill(SMALL, true);
+  assert_ptr_equal(hdi_free_fetched(page, block[0]), page);
+  assert_ptr_equal(hdi_free_fetched(page, block[capacity - 1]), page);
+  for (size_t i = 0; i < 2 * LOOK_FREES; i++) drop(i);
+  assert_ptr_equal(hdi_free_fetched(page, block[200]), (uint8_t *)block[200] + 512);
+  page->fetch_at = -512;
+  assert_ptr_equal(hdi_free_fetched(page, block[200]), (uint8_t *)block[200] - 512);
+  drop_all(next);
+}
+
 /* Whatever the unit was used for before. */
 static void test_new_pages_have_none(void **state) {
   (void)state;
@@ -178,7 +191,7 @@ static void test_new_pages_have_none(void **state) {
   assert_non_null(run);
   run->fetch_at = NOTHING;
   assert_true(hdi_page_init(mine(), run, hdi_sizeclass_of(ODD), 1, zeroed));
-  assert_int_equal(run->fetch_at, 0);
+  assert_true(run->fetch_at == HD_FETCH_NOTHING);
   hdi_page_clear(mine(), run);
   hdi_heap_give_run(mine(), run, 1, true);
   hdi_gate_leave(mine());
@@ -201,7 +214,7 @@ static void test_taken_again(void **state) {
   page->fetch_at = NOTHING;
   for (; at < MOST && page->state == HD_PAGE_CURRENT; at++) assert_non_null(block[at] = hd_malloc(LONG));
   assert_int_equal(page->state, HD_PAGE_FULL);
-  assert_int_equal(page->fetch_at, 0);
+  assert_true(page->fetch_at == HD_FETCH_NOTHING);
   for (size_t i = capacity; i < MOST && block[i] != NULL; i++) drop(i);
   drop_all(next);
 }
@@ -226,7 +239,7 @@ static void test_few_blocks(void **state) {
   assert_in_range(capacity, 32, HD_ORDER_BLOCKS - 1);
   for (size_t i = 0; i < capacity / 2; i++) {
     drop(i);
-    assert_int_equal(page->fetch_at, 0);
+    assert_true(page->fetch_at == HD_FETCH_NOTHING);
   }
   assert_int_equal(page->credit, capacity - capacity / 2);
   drop_all(next);
@@ -261,6 +274,7 @@ int main(void) {
       cmocka_unit_test(test_near),
       cmocka_unit_test(test_accounts),
       cmocka_unit_test(test_told),
+      cmocka_unit_test(test_fetched),
       cmocka_unit_test(test_new_pages_have_none),
       cmocka_unit_test(test_taken_again),
       cmocka_unit_test(test_another_page_by_now),
