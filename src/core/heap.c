@@ -627,7 +627,7 @@ static SLOW bool begin_row(hd_heap *heap, unsigned class_index) {
 
 /* NULL: the page has to come from somewhere else. Under a limit rows would count before they are needed. */
 static SLOW hd_unit *take_in_row(hd_heap *heap, unsigned class_index, bool *zeroed) {
-  if (class_index > HD_ONE_UNIT_CLASSES || hd_load_owned(&hdi_options.limit) != 0) return NULL;
+  if (class_index > HD_ONE_UNIT_CLASSES || heap->hardened != NULL || hd_load_owned(&hdi_options.limit) != 0) return NULL;
   hd_row *row = &heap->row[class_index];
   if (row->units == 0 && !begin_row(heap, class_index)) return NULL;
   hd_unit *first = heap->space->units + row->at++;

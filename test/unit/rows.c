@@ -10,7 +10,6 @@
 
 #include "../support/support.h"
 #include "core/heap.h"
-#include "core/lock.h"
 #include "core/options.h"
 #include "core/space.h"
 #include "heddle.h"
@@ -181,36 +180,6 @@ static void kept_first(void *unused) {
   NEED(mine()->cached_units == 0 && row_of(&one)->units == 0);
 }
 
-/* A run that the heap keeps, and that is as long as the row would be, becomes the row. */
-static void kept_row(void *unused) {
-  (void)unused;
-  begin();
-  take(&one, MANY);
-  while (row_of(&one)->units != 0) take(&one, 1);
-  void *p = hd_malloc(2 * HD_UNIT_BYTES);
-  NEED(p != NULL);
-  hd_unit *run = hdi_space_entry(p);
-  leave_dirty(2); /* a row as long as that may be had */
-  hd_free(p);
-  NEED(mine()->cached_units == 2);
-  take(&one, 1);
-  NEED(one.page[one.count - 1] == run && row_of(&one)->units == 1 && !row_of(&one)->zeroed && mine()->cached_units == 0);
-}
-
-/* While a fork has the space's lock there are pages all the same. */
-static void during_fork(void *unused) {
-  (void)unused;
-  begin();
-  take(&one, MANY);
-  while (row_of(&one)->units != 0) take(&one, 1);
-  hdi_lock_fork_begin();
-  hdi_space_fork(HD_FORK_PREPARE);
-  take(&one, 2);
-  NEED(mine()->row_units == 0);
-  hdi_space_fork(HD_FORK_PARENT);
-  hdi_lock_fork_end();
-}
-
 /* A collector and a thread that says that it waits give back what is in rows. */
 static void rests(void *unused) {
   (void)unused;
@@ -296,8 +265,6 @@ IN_CHILD(pages)
 IN_CHILD(medium)
 IN_CHILD(dirty_first)
 IN_CHILD(kept_first)
-IN_CHILD(kept_row)
-IN_CHILD(during_fork)
 IN_CHILD(rests)
 IN_CHILD(idle)
 IN_CHILD(full)
@@ -307,20 +274,10 @@ IN_CHILD(explicit_heap)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_grow),
-      cmocka_unit_test(test_longest),
-      cmocka_unit_test(test_pages),
-      cmocka_unit_test(test_medium),
-      cmocka_unit_test(test_dirty_first),
-      cmocka_unit_test(test_kept_first),
-      cmocka_unit_test(test_kept_row),
-      cmocka_unit_test(test_during_fork),
-      cmocka_unit_test(test_rests),
-      cmocka_unit_test(test_idle),
-      cmocka_unit_test(test_full),
-      cmocka_unit_test(test_limited),
-      cmocka_unit_test(test_several_threads),
-      cmocka_unit_test(test_explicit_heap),
+      cmocka_unit_test(test_grow),       cmocka_unit_test(test_longest),    cmocka_unit_test(test_pages),
+      cmocka_unit_test(test_medium),     cmocka_unit_test(test_dirty_first), cmocka_unit_test(test_kept_first),
+      cmocka_unit_test(test_rests),      cmocka_unit_test(test_idle),       cmocka_unit_test(test_full),
+      cmocka_unit_test(test_limited),    cmocka_unit_test(test_several_threads), cmocka_unit_test(test_explicit_heap),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
