@@ -95,7 +95,8 @@ FAST hd_place hdi_free_place(const hd_unit *unit, const void *p) {
  * hand: without a branch, for programs free blocks of both in turn (decision 44). */
 FAST const void *hdi_free_fetched(const hd_unit *page, const void *p) {
   intptr_t at = (intptr_t)((uintptr_t)p + (uintptr_t)page->fetch_at);
-  return at < 0 ? (const void *)page : (const void *)at;
+  bool nothing = sizeof(void *) < 8 ? page->fetch_at == HD_FETCH_NOTHING : at < 0;
+  return nothing ? (const void *)page : (const void *)at;
 }
 
 /* A block of a small class that the thread's heap owns, or misuse. The heap is asked for anew where it is needed: to keep it would take a

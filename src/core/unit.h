@@ -51,7 +51,7 @@ enum { HD_BLOCK_FREE = 0, HD_BLOCK_LIVE = 1, HD_BLOCK_QUARANTINED = 2, HD_BLOCK_
  * takes and frees the same few blocks (decision 34). */
 #define HD_CREDIT_CURRENT 4096u
 
-/* Together with any block's address it is negative. */
+/* Together with any block's address it is negative, where addresses have more than 32 bits. */
 #define HD_FETCH_NOTHING PTRDIFF_MIN
 
 /* Low bits of the owner word: a page whose free() goes by way of its head and, if it is a thread's, of a magazine; memory of an explicit
