@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "core/claim.h"
 #include "core/inherit.h"
+#include "core/options.h"
 #include "core/page.h"
 #include "core/purge.h"
 #include "core/remote.h"
@@ -17,7 +18,7 @@ enum {
   SPILLS = 4,  /* times that a magazine was too small before it grows */
   REST_UNITS = 64, /* units taken in short runs before the heap once more gives up what rests in it, */
   REST_SOON = 16,  /* and after a time when that was as many units or more */
-  MANY_UNITS = 64, /* units in pages from which on a heap looks for what rests in idle classes, */
+  MANY_UNITS = 64, /* units in pages from which on a heap looks for what rests in idle classes, and has rows, */
   LOOKS = 3,       /* so many of them for each new page */
   BULK_UNITS = HD_CACHE_UNITS / 2, /* units that go to the space, or come from there, at once, */
   BULK_RUN = BULK_UNITS / 2, /* in runs of so many and fewer */
@@ -30,6 +31,9 @@ enum {
   TURN_BYTES = 8 * 1024, /* of blocks that malloc and free take turns at, */
   TURN_BLOCKS = 8, /* but so many of longer ones, */
   TURN_LEAST = 4,  /* and so many in any case */
+  ROW_SHARE = 16,  /* a class takes a sixteenth of its pages side by side, */
+  ROW_MOST = 16,   /* so many at most (1 MiB), */
+  ROW_FROM = 32,   /* if it has so many */
   LOOK_FREES = 64, /* frees of a page from one look at their order to the next, in a heap larger than the caches: */
   LOOK_BLOCKS = 16, /* so many blocks on either side say in which direction they go, */
   LOOK_LEAST = 6,  /* if so many more of them are free on one side; */
@@ -486,7 +490,21 @@ void hdi_heap_deepen(hd_heap *heap, unsigned class_index) {
   limit_magazine(magazine, (uint32_t)hd_min(twice, most));
 }
 
+/* What is left of a class's row goes back, if it may have one. */
+static SLOW void drop_row(hd_heap *heap, unsigned class_index) {
+  if (class_index > HD_ONE_UNIT_CLASSES || heap->row[class_index].units == 0) return;
+  hd_row *row = &heap->row[class_index];
+  hdi_space_give(heap->space, heap->space->units + row->at, row->units, !row->zeroed);
+  hd_store_owned(&heap->row_units, heap->row_units - row->units);
+  row->units = 0;
+}
+
+static SLOW void drop_rows(hd_heap *heap) {
+  for (unsigned i = 1; heap->row_units > 0; i++) drop_row(heap, i);
+}
+
 void hdi_heap_drop_cache(hd_heap *heap) {
+  if (HD_UNLIKELY(heap->row_units > 0)) drop_rows(heap);
   for (unsigned i = HD_SMALL_CLASSES + 1; i < HD_CLASS_COUNT; i++) {
     if (hdi_heap_magazine(heap, i)->room == 0) continue;
     empty_magazine(heap, hdi_heap_magazine(heap, i));
@@ -529,12 +547,15 @@ static void give_up(hd_heap *heap, unsigned class_index) {
 
 /* With each new page a heap that has many looks at a few classes in turn. Those that have claimed nothing since the last time give up what
  * rests in them, so that the next classes work in it and not beside it. */
-static SLOW void give_up_idle(hd_heap *heap) {
+static void give_up_idle(hd_heap *heap) {
   if (heap->inherited != NULL) hdi_inherit_check(heap);
   for (unsigned looks = 0; looks < LOOKS; looks++) {
     heap->looked_at = (uint8_t)(heap->looked_at % (HD_CLASS_COUNT - 1) + 1);
     hd_class *class = &heap->class[heap->looked_at];
-    if (class->page_count > 0 && class->claims == class->seen) give_up(heap, heap->looked_at);
+    if (class->page_count > 0 && class->claims == class->seen) {
+      give_up(heap, heap->looked_at);
+      if (HD_UNLIKELY(heap->row_units > 0)) drop_row(heap, heap->looked_at);
+    }
     class->seen = class->claims;
   }
 }
@@ -585,6 +606,46 @@ static hd_unit *take_page_run(hd_heap *heap, size_t units, bool *zeroed) {
   return hdi_space_take_page(heap->space, units, &heap->ahead, at_once, zeroed);
 }
 
+/* A program that walks through blocks of several classes in the order in which it made them goes from page to page in each of them, and
+ * what it comes to next is elsewhere each time. So a class that has many pages takes several at once that lie side by side, and uses them
+ * up one after the other (decision 45). Memory that was touched before comes first: where there is none for a whole row, but for a page,
+ * there is no row. */
+static SLOW bool begin_row(hd_heap *heap, unsigned class_index) {
+  hd_row *row = &heap->row[class_index];
+  size_t units = hd_min(heap->class[class_index].page_count / ROW_SHARE, ROW_MOST);
+  bool any = heap->cached_units > 0 || hdi_space_has_dirty(heap->space, 1);
+  if (any && !hdi_space_has_dirty(heap->space, units)) return false;
+  hd_unit *first = take_kept(heap, units, 1);
+  row->zeroed = false;
+  if (first == NULL) first = hdi_space_take_row(heap->space, units, &row->zeroed);
+  if (first == NULL) return false;
+  row->at = (uint32_t)(first - heap->space->units);
+  row->units = (uint16_t)first->run_units;
+  hd_store_owned(&heap->row_units, heap->row_units + first->run_units);
+  return true;
+}
+
+/* NULL: the page has to come from somewhere else. Under a limit rows would count before they are needed. */
+static SLOW hd_unit *take_in_row(hd_heap *heap, unsigned class_index, bool *zeroed) {
+  if (class_index > HD_ONE_UNIT_CLASSES || hd_load_owned(&hdi_options.limit) != 0) return NULL;
+  hd_row *row = &heap->row[class_index];
+  if (row->units == 0 && !begin_row(heap, class_index)) return NULL;
+  hd_unit *first = heap->space->units + row->at++;
+  row->units--;
+  hd_store_owned(&heap->row_units, heap->row_units - 1);
+  hd_store_owned(&first->run_units, 1u);
+  *zeroed = row->zeroed;
+  return first;
+}
+
+/* What a heap of many pages does before it takes another one. A page from the class's row, or NULL: where there are several threads others
+ * would need what is in rows. */
+static SLOW hd_unit *next_of_many(hd_heap *heap, unsigned class_index, bool *zeroed) {
+  give_up_idle(heap);
+  if (hd_load_relaxed(&hdi_heap_several) || heap->class[class_index].page_count < ROW_FROM) return NULL;
+  return take_in_row(heap, class_index, zeroed);
+}
+
 /* ---- refilling --------------------------------------------------------------------------------------------------- */
 
 /* Units for a page that may have as many as `most`. Old memory is resident as a whole, so the first page of a class takes as little of it
@@ -606,8 +667,9 @@ static __attribute__((noinline)) hd_unit *new_page(hd_heap *heap, unsigned class
   bool plain = !heap->explicit_heap && heap->hardened == NULL;
   if (units > 1 && plain) units = fit_page(heap, block_bytes, units, class->page_count == 0 && !class->busy);
   bool zeroed = false;
-  if (HD_UNLIKELY(hdi_heap_page_units(heap) >= MANY_UNITS) && !heap->explicit_heap) give_up_idle(heap);
-  hd_unit *page = take_page_run(heap, units, &zeroed);
+  hd_unit *page = NULL;
+  if (HD_UNLIKELY(hdi_heap_page_units(heap) >= MANY_UNITS) && !heap->explicit_heap) page = next_of_many(heap, class_index, &zeroed);
+  if (page == NULL) page = take_page_run(heap, units, &zeroed);
   if (page == NULL) return NULL;
   if (!hdi_page_init(heap, page, class_index, units, zeroed)) {
     hdi_heap_give_run(heap, page, units, !zeroed);

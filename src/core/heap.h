@@ -106,6 +106,13 @@ typedef struct hd_parcel {
   uint8_t *block[HD_PARCEL_BLOCKS];
 } hd_parcel;
 
+/* Units side by side that a class's next pages will be made of, one unit each, by their index in the space's table; decision 45. */
+typedef struct hd_row {
+  uint32_t at;
+  uint16_t units;
+  bool zeroed;
+} hd_row;
+
 /* Of an orphan whose classes have let go of their pages. */
 enum { HD_AT_REST = UINT8_MAX };
 
@@ -154,6 +161,7 @@ struct hd_heap {
   _Alignas(64) _Atomic(hd_unit *) inbox; /* pages with enough remote frees; remote.c */
   _Atomic(hd_parcel *) arrived;   /* parcels with blocks of its pages */
   hd_ahead ahead;                 /* where its next pages come from, if there are several threads */
+  uint32_t row_units;             /* units in its classes' rows */
   hd_unit *inherited;             /* in a child of a fork: the pages that it leaves to its parent, or NULL; inherit.h */
 
   /* What small classes need of these is still on the first system page; all but the parcels is on the first two. */
@@ -162,6 +170,7 @@ struct hd_heap {
   hd_remote_entry remote[HD_REMOTE_TABLE];
   uint8_t parcel_of[HD_PARCEL_SLOTS];   /* the parcel that was begun last for an owner of this slot */
   char name[HD_NAME_BYTES];             /* explicit */
+  hd_row row[HD_ONE_UNIT_CLASSES + 1];
   hd_parcel parcel[HD_PARCELS];
 };
 
@@ -305,7 +314,7 @@ FAST bool hdi_heap_keep_block(hd_heap *heap, const hd_unit *unit, uint8_t *p, hd
 /* The magazine of a class is empty, and was full since the last time: a few times of that, and it gets room for twice as many blocks. */
 void hdi_heap_deepen(hd_heap *heap, unsigned class_index);
 
-/* Give the blocks of the magazines back to their pages, and cached runs to the space. The magazines are as at first. */
+/* Give the blocks of the magazines back to their pages, rows and cached runs to the space. The magazines are as at first. */
 void hdi_heap_drop_cache(hd_heap *heap);
 
 /* The same, and its classes let go of the pages that they take blocks from: one of which no block is in use goes to the space, as its owner

@@ -80,7 +80,8 @@ static bool holds_blocks(hd_heap *heap) {
 
 /* Whether anything that came back to a heap is not where others may take it from. */
 static bool keeps_any(hd_heap *heap) {
-  return holds_blocks(heap) || hdi_remote_has_mail(heap) || hd_peek(&heap->cached_units) != 0 || hdi_shelf_has_any(&heap->shelf);
+  bool units = hd_peek(&heap->cached_units) != 0 || hd_peek(&heap->row_units) != 0;
+  return units || holds_blocks(heap) || hdi_remote_has_mail(heap) || hdi_shelf_has_any(&heap->shelf);
 }
 
 /* Whether it is a thread's heap, or of one user. */

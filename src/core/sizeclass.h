@@ -18,7 +18,8 @@ enum {
   HD_MEDIUM_CLASSES = 4 * 8 + 6,
   HD_CLASS_COUNT = HD_SMALL_CLASSES + 1 + HD_MEDIUM_CLASSES,
   HD_MEDIUM_ALIGN = 256,             /* what the sizes of all larger classes are multiples of */
-  HD_ONE_UNIT_MAX = 8 * 1024,        /* largest block in a page of one unit */
+  HD_ONE_UNIT_MAX = 8 * 1024,        /* largest block in a page of one unit, */
+  HD_ONE_UNIT_CLASSES = HD_SMALL_CLASSES + 2 * 8, /* and the last class of them */
   HD_FOUR_UNIT_MAX = 32 * 1024       /* largest block in a page of four units; above: eight */
 };
 

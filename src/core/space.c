@@ -416,6 +416,23 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
 
 /* ---- side by side ---------------------------------------------------------------------------------------------------------- */
 
+/* At the top it ends where a huge page may end, so that what tells whether the next one is asked for is in use by then. */
+SLOW hd_unit *hdi_space_take_row(hd_space *space, size_t units, bool *zeroed) {
+  hd_unit *first = NULL;
+  size_t end = 0, skipped = 0;
+  if (!take_used(space, units, 1, units, &first, &end)) return NULL;
+  *zeroed = first == NULL || end != 0;
+  if (first == NULL) {
+    units = hd_min(units, HD_HUGE_UNITS - hd_load_relaxed(&space->top) % HD_HUGE_UNITS);
+    first = take_fresh(space, units, 1, HD_TOUCH_SURE, &skipped);
+  } else if (end != 0) {
+    size_t at = (size_t)(first - space->units);
+    hdi_space_huge_enter(space, at, at + units, end, HD_TOUCH_SURE);
+  }
+  if (first != NULL) hd_store_owned(&first->run_units, (uint32_t)units);
+  return first;
+}
+
 /* What is still there goes back, unless it goes on in what comes. */
 static void add_ahead(hd_space *space, hd_ahead *ahead, hd_unit *first, size_t end) {
   bool goes_on = ahead->units > 0 && first == ahead->first + ahead->units;

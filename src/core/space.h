@@ -89,6 +89,10 @@ hd_unit *hdi_space_take(hd_space *space, size_t units, size_t align_units, bool 
  * little, and there is nothing else, so many units are taken at once, which are more. */
 hd_unit *hdi_space_take_page(hd_space *space, size_t units, hd_ahead *ahead, size_t at_once, bool *zeroed);
 
+/* The same for somebody whose next pages, of one unit each, shall lie side by side: so many units, or fewer. NULL also while a fork has the
+ * lock. */
+hd_unit *hdi_space_take_row(hd_space *space, size_t units, bool *zeroed);
+
 /* The same from one kind of memory only. Clean, for pages that will be moved in: a free run or fresh units. Dirty, for content that will
  * be copied in: a free run. */
 hd_unit *hdi_space_take_clean(hd_space *space, size_t units, size_t align_units);

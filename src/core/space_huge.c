@@ -279,7 +279,7 @@ void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t 
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
   if (first == 0 || first >= last) return;
   uint64_t ns = first < HUGE_FIRST_UNITS || lacks != 0 ? unit_ns(first) : 0;
-  if (ns > SLOW_UNIT_NS || !is_dense_below(space, from, to - from)) return;
+  if (ns > SLOW_UNIT_NS || !is_dense_below(space, from, touch == HD_TOUCH_SURE ? 1 : to - from)) return;
   if (HD_LIKELY(ns <= FAST_UNIT_NS) || is_most_faults(ns)) ask(first, last, touch);
 }
 

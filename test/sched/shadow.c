@@ -192,6 +192,8 @@ void shadow_check_space(size_t lost) {
   for (hd_heap *heap = hdi_thread_first_heap(); heap != NULL; heap = heap->next_registered) {
     if (heap->ahead.units > missing) sched_fail("a heap has %u units ahead, and %zu are taken", heap->ahead.units, missing);
     missing -= heap->ahead.units;
+    if (heap->row_units > missing) sched_fail("a heap has %u units in rows, and %zu are taken", heap->row_units, missing);
+    missing -= heap->row_units;
   }
   if (missing > lost) sched_fail("%zu units belong to nobody", missing);
   SCHED_CHECK(free_units == atomic_load(&hdi_space.free_units));

@@ -475,10 +475,10 @@ LOOSE = [
 
 # Decision 40: whom a collector stops.
 STOPS = [
-    Fault("runs in a cache stay there", "core/purge.c", "unit.stops", " || hd_peek(&heap->cached_units) != 0", ""),
+    Fault("runs in a cache stay there", "core/purge.c", "unit.stops", "hd_peek(&heap->cached_units) != 0 || hd_peek", "hd_peek"),
     Fault("maps on a shelf stay there", "core/purge.c", "unit.stops", " || hdi_shelf_has_any(&heap->shelf)", ""),
     Fault("blocks in a magazine stay there", "core/purge.c", "unit.stops",
-          "return holds_blocks(heap) || hdi_remote_has_mail", "return hdi_remote_has_mail"),
+          "units || holds_blocks(heap) || hdi_remote_has_mail", "units || hdi_remote_has_mail"),
     Fault("mail stays in an inbox", "core/purge.c", "unit.stops", " || hdi_remote_has_mail(heap) ||", " ||"),
     Fault("nobody asks for what is counted", "core/remote.c", "unit.stops",
           "    if (hd_peek(&heap->remote[i].page) != NULL) return true;\n", ""),
@@ -581,4 +581,34 @@ ORDER = [
           "  page->fetch_at = HD_FETCH_NOTHING;\n  hdi_remote_let_loose", "  hdi_remote_let_loose"),
 ]
 
-OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS, *AHEAD, *ORDER]
+# Pages of a class side by side, in a process with one thread (decision 45).
+ROWS = [
+    Fault("no class has a row", "core/heap.c", "unit.rows",
+          "  return take_in_row(heap, class_index, zeroed);\n",
+          "  return heap->claims == 0 ? take_in_row(heap, class_index, zeroed) : NULL;\n"),
+    Fault("classes have rows where there are several threads", "core/heap.c", "unit.rows",
+          "hd_load_relaxed(&hdi_heap_several) || heap->class[class_index].page_count <", "heap->class[class_index].page_count <"),
+    Fault("rows begin late", "core/heap.c", "unit.rows", "  ROW_FROM = 32, ", "  ROW_FROM = 48, "),
+    Fault("rows grow without an end", "core/heap.c", "unit.rows", "  ROW_MOST = 16, ", "  ROW_MOST = 64, "),
+    Fault("old memory waits until there is a row of it", "core/heap.c", "unit.rows",
+          "  if (any && !hdi_space_has_dirty(heap->space, units)) return false;\n", "  (void)any;\n"),
+    Fault("what the heap keeps waits while others are touched", "core/heap.c", "unit.rows",
+          "bool any = heap->cached_units > 0 || hdi_space", "bool any = hdi_space"),
+    Fault("a heap that rests keeps rows", "core/heap.c", "unit.rows", "  if (HD_UNLIKELY(heap->row_units > 0)) drop_rows(heap);\n", ""),
+    Fault("a class in no use keeps its row", "core/heap.c", "unit.rows",
+          "      if (HD_UNLIKELY(heap->row_units > 0)) drop_row(heap, heap->looked_at);\n", ""),
+    Fault("rows are taken under a limit", "core/heap.c", "unit.rows",
+          "HD_ONE_UNIT_CLASSES || hd_load_owned(&hdi_options.limit) != 0) return NULL;", "HD_ONE_UNIT_CLASSES) return NULL;"),
+    Fault("longer blocks have rows of short pages", "core/heap.c", "unit.rows",
+          "class_index > HD_ONE_UNIT_CLASSES || hd_load_owned(&hdi_options.limit)", "hd_load_owned(&hdi_options.limit)"),
+    Fault("what is left of a row of old memory is taken for clean", "core/heap.c", "unit.rows",
+          "row->units, !row->zeroed);", "row->units, false);"),
+    Fault("a page from a row of old memory is taken for clean", "core/heap.c", "unit.rows",
+          "  *zeroed = row->zeroed;\n", "  *zeroed = true;\n"),
+    Fault("a collector does not see rows", "core/purge.c", "unit.rows", " || hd_peek(&heap->row_units) != 0", ""),
+    Fault("a row goes on into the next huge page", "core/space.c", "unit.huge",
+          "    units = hd_min(units, HD_HUGE_UNITS - hd_load_relaxed(&space->top) % HD_HUGE_UNITS);\n", ""),
+    Fault("a row is no proof of pages", "core/space_huge.c", "unit.huge", "touch == HD_TOUCH_SURE ? 1 : to - from", "to - from"),
+]
+
+OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS, *AHEAD, *ORDER, *ROWS]

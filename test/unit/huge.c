@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "core/heap.h"
 #include "core/options.h"
 #include "core/sizeclass.h"
 #include "core/space.h"
@@ -42,9 +43,18 @@ static void take_sparse(void) {
   }
 }
 
+/* Nor what classes have in rows, nor what else is free: units come from the top. */
+static void take_free(void) {
+  hdi_heap_drop_cache(hdi_heap_mine());
+  while (hdi_space_take_clean_again(&hdi_space, 1) != NULL || hdi_space_take_dirty(&hdi_space, 1) != NULL) {
+  }
+}
+
 static int begin(void **state) {
   (void)state;
   take_sparse();
+  take_free();
+  last = NULL;
   do take_unit(false);
   while (((uintptr_t)last + HD_UNIT_BYTES) % HUGE_BYTES != 0);
   return 0;
