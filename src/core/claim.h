@@ -157,15 +157,10 @@ void hdi_claim_take_turns(hd_heap *heap, hd_unit *page);
  * takes, and what was freed last is taken first again; so it is where another class has become as busy. In heap.c. */
 uint64_t hdi_claim_turn(hd_heap *heap, hd_class *class);
 
-/* Have the processor fetch the first lines of what is claimed, where they are not at hand: free wrote nothing into these blocks, so in a
- * heap that is larger than the caches the program would wait for each of them (decision 29). Where they were never touched there is nothing
- * to fetch. */
-FAST void hdi_claim_fetch(const hd_heap *heap, const hd_slot *slot, uint64_t bits) {
-  if (HD_LIKELY(!heap->far)) return;
-  uint8_t *blocks = slot->blocks;
-  size_t block_bytes = slot->block_bytes;
-  for (; bits != 0; bits &= bits - 1) __builtin_prefetch(blocks + hd_lowest_bit(bits) * block_bytes, 1);
-}
+/* Whether what is claimed may not be at hand: free wrote nothing into these blocks, so in a heap that is larger than the caches the program
+ * would wait for each of them (decision 29). Not of a class with one page: a heap with many of these works in much less than it has in
+ * pages (decision 46). */
+FAST bool hdi_claim_is_far(const hd_heap *heap, const hd_class *class) { return HD_UNLIKELY(heap->far) && class->page_count > 1; }
 
 /* Whether a page's blocks that were never handed out wait, because the class has a page without such blocks in its list, which ends with
  * those that have some (decision 32). Pages of fewer than 32 blocks run empty more often than they fill up, so theirs don't wait; nor do

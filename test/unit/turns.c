@@ -395,7 +395,11 @@ static bool is_far(void) {
   return far;
 }
 
-/* A heap is far from 2 MiB in pages on, whatever else the process has, and until it has less than 512 KiB. */
+/* What is claimed of blocks of so many bytes is fetched. */
+static bool is_fetched(size_t bytes) { return hdi_claim_is_far(hdi_heap_self, &hdi_heap_self->class[hdi_sizeclass_of(bytes)]); }
+
+/* A heap is far from 2 MiB in pages on, whatever else the process has, and until it has less than 512 KiB. What is claimed is fetched there,
+ * but of the classes that have one page. */
 static void test_far(void **state) {
   (void)state;
   hd_free(hd_malloc(1)); /* the thread has a heap from here on */
@@ -409,8 +413,11 @@ static void test_far(void **state) {
   size_t count = 0;
   for (; self->page_units < 31; count++) assert_non_null(held[count] = hd_malloc(BLOCK_BYTES));
   assert_false(is_far());
+  assert_false(is_fetched(BLOCK_BYTES));
   for (; self->page_units < 32; count++) assert_non_null(held[count] = hd_malloc(BLOCK_BYTES));
   assert_true(is_far());
+  assert_true(is_fetched(BLOCK_BYTES));
+  assert_false(is_fetched(16));
   while (self->page_units > 8) hd_free(held[--count]);
   assert_true(is_far());
   while (self->page_units > 7) hd_free(held[--count]);
@@ -420,6 +427,37 @@ static void test_far(void **state) {
   while (count > 0) hd_free(held[--count]);
   hd_free(of_16);
   hd_free(large);
+}
+
+/* What is fetched is only looked at: blocks of each size, some of whose neighbours are in use, are handed out once, and nothing in them or
+ * around them changes. */
+static void test_fetched_blocks(void **state) {
+  (void)state;
+  enum { BYTES = 200 * 1024, UNITS = 32 };
+  static const size_t sizes[] = {16, 32, 48, 512};
+  static uint8_t *held[4][BYTES / 16], *filler[UNITS * 1024];
+  hd_free(hd_malloc(1));
+  if (hdi_heap_is_empty(hdi_heap_self)) skip();
+  size_t fillers = 0;
+  while (hdi_heap_self->page_units < UNITS) assert_non_null(filler[fillers++] = hd_malloc(BLOCK_BYTES));
+  assert_true(is_far());
+  for (size_t s = 0; s < 4; s++) {
+    size_t blocks = BYTES / sizes[s];
+    for (size_t i = 0; i < blocks; i++) {
+      assert_non_null(held[s][i] = hd_malloc(sizes[s]));
+      memset(held[s][i], (int)(i % 251), sizes[s]);
+    }
+    assert_true(is_fetched(sizes[s]));
+    for (size_t i = 0; i < blocks; i++) {
+      if (i % 7 < 3) hd_free(held[s][i]);
+    }
+    for (size_t i = 0; i < blocks; i++) {
+      if (i % 7 < 3) memset(held[s][i] = hd_malloc(sizes[s]), (int)(i % 251), sizes[s]);
+    }
+    for (size_t i = 0; i < blocks; i++) assert_true(held[s][i][0] == i % 251 && held[s][i][sizes[s] - 1] == i % 251);
+    for (size_t i = 0; i < blocks; i++) hd_free(held[s][i]);
+  }
+  while (fillers > 0) hd_free(filler[--fillers]);
 }
 
 /* ---- blocks that go back into the slot ---------------------------------------------------------------------------------- */
@@ -592,6 +630,7 @@ int main(void) {
       cmocka_unit_test_setup_teardown(test_few_blocks_do_not_wait, two_pages, end_pages),
       cmocka_unit_test_setup_teardown(test_pauses, two_pages, end_pages),
       cmocka_unit_test(test_far),
+      cmocka_unit_test(test_fetched_blocks),
       cmocka_unit_test(test_goes_back_into_the_slot),
       cmocka_unit_test(test_goes_back_nowhere_else),
       cmocka_unit_test(test_misuse_goes_nowhere),
