@@ -131,10 +131,10 @@ TURNS = [
     Fault("a small heap is far", "core/claim.h", "unit.turns",
           "heap->far = hdi_heap_page_units(heap) >= (heap->far ? NEAR_UNITS : FAR_UNITS);",
           "heap->far = hdi_heap_page_units(heap) >= NEAR_UNITS;"),
-    Fault("small heaps have what they claim fetched", "core/claim.h", "unit.turns", "return HD_UNLIKELY(heap->far) && class->page_count > 1;",
-          "return class->page_count > 1;"),
-    Fault("what is claimed of a class with one page is fetched", "core/claim.h", "unit.turns", "return HD_UNLIKELY(heap->far) && class->page_count > 1;",
-          "return HD_UNLIKELY(heap->far);"),
+    Fault("small heaps have what they claim fetched", "core/claim.h", "unit.turns",
+          "return HD_UNLIKELY(heap->far) && class->page_count > 1;", "return class->page_count > 1;"),
+    Fault("what is claimed of a class with one page is fetched", "core/claim.h", "unit.turns",
+          "return HD_UNLIKELY(heap->far) && class->page_count > 1;", "return HD_UNLIKELY(heap->far);"),
 ]
 
 CLAIMS = [
