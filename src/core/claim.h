@@ -140,7 +140,8 @@ FAST uint64_t hdi_claim_find(hd_unit *page, hd_class *class, uint32_t from, bool
   return 0;
 }
 
-static inline bool hdi_claim_from(hd_unit *page, hd_class *class, uint32_t from) { return hdi_claim_find(page, class, from, true) != 0; }
+/* The same with a look at the bytes. In heap.c. */
+bool hdi_claim_from(hd_unit *page, hd_class *class, uint32_t from);
 
 /* The next group of a CURRENT page that has a bit in its word: what most claims come to. Returns its bits, 0 if there is none, or if others
  * free blocks of the class. */

@@ -406,6 +406,10 @@ __attribute__((noinline)) bool hdi_claim_waits(const hd_unit *page, const hd_cla
   return some && next != NULL && next->fresh == next->capacity;
 }
 
+__attribute__((noinline)) bool hdi_claim_from(hd_unit *page, hd_class *class, uint32_t from) {
+  return hdi_claim_find(page, class, from, true) != 0;
+}
+
 static bool claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
   hd_unit *page = class->page;

@@ -398,8 +398,8 @@ static bool is_far(void) {
 /* What is claimed of blocks of so many bytes is fetched. */
 static bool is_fetched(size_t bytes) { return hdi_claim_is_far(hdi_heap_self, &hdi_heap_self->class[hdi_sizeclass_of(bytes)]); }
 
-/* A heap is far from 2 MiB in pages on, whatever else the process has, and until it has less than 512 KiB. What is claimed there is fetched,
- * but of the classes that have one page. */
+/* A heap is far from 2 MiB in pages on, whatever else the process has, and until it has less than 512 KiB. What is claimed there is
+ * fetched, but of the classes that have one page. */
 static void test_far(void **state) {
   (void)state;
   hd_free(hd_malloc(1)); /* the thread has a heap from here on */
