@@ -193,21 +193,17 @@ static __attribute__((noinline)) void *fetch_claimed(void *p, hd_heap *heap, con
 }
 
 FAST void *leave_with_claimed(void *p, hd_heap *heap, const hd_class *class, uint64_t bits) {
-  if (!hdi_claim_is_far(heap, class)) {
-    hdi_gate_leave(heap);
-    return p;
-  }
-  return fetch_claimed(p, heap, &class->slot, bits & (bits - 1));
+  if (hdi_claim_is_far(heap, class)) return fetch_claimed(p, heap, &class->slot, bits & (bits - 1));
+  hdi_gate_leave(heap);
+  return p;
 }
 
-/* Inside the gate, which it leaves: where the class's page has nothing to claim at once. Of blocks that were never touched there is nothing
- * to fetch. */
+/* Inside the gate, which it leaves: where the class's page has nothing to claim at once. */
 static __attribute__((noinline)) void *alloc_refilled(hd_heap *heap, hd_class *class, size_t bytes) {
   uint64_t bits = hdi_heap_refill(heap, (unsigned)(class - heap->class)) ? hdi_slot_bits(&class->slot) : 0;
-  void *p = HD_LIKELY(bits != 0) ? hdi_alloc_take(&class->slot, bits) : NULL;
-  if (HD_LIKELY(p != NULL && !class->zeroed)) return leave_with_claimed(p, heap, class, bits);
+  if (HD_LIKELY(bits != 0)) return leave_with_claimed(hdi_alloc_take(&class->slot, bits), heap, class, bits);
   hdi_gate_leave(heap);
-  return HD_LIKELY(p != NULL) ? p : hdi_alloc_slow(bytes);
+  return hdi_alloc_slow(bytes);
 }
 
 /* The same where malloc and free take turns at the class. */

@@ -160,8 +160,10 @@ uint64_t hdi_claim_turn(hd_heap *heap, hd_class *class);
 
 /* Whether what is claimed may not be at hand: free wrote nothing into these blocks, so in a heap that is larger than the caches the program
  * would wait for each of them (decision 29). Not of a class with one page: a heap with many of these works in much less than it has in
- * pages (decision 46). */
-FAST bool hdi_claim_is_far(const hd_heap *heap, const hd_class *class) { return HD_UNLIKELY(heap->far) && class->page_count > 1; }
+ * pages (decision 46). Of blocks that were never touched there is nothing to fetch. */
+FAST bool hdi_claim_is_far(const hd_heap *heap, const hd_class *class) {
+  return HD_UNLIKELY(heap->far) && class->page_count > 1 && !class->zeroed;
+}
 
 /* Whether a page's blocks that were never handed out wait, because the class has a page without such blocks in its list, which ends with
  * those that have some (decision 32). Pages of fewer than 32 blocks run empty more often than they fill up, so theirs don't wait; nor do

@@ -132,9 +132,11 @@ TURNS = [
           "heap->far = hdi_heap_page_units(heap) >= (heap->far ? NEAR_UNITS : FAR_UNITS);",
           "heap->far = hdi_heap_page_units(heap) >= NEAR_UNITS;"),
     Fault("small heaps have what they claim fetched", "core/claim.h", "unit.turns",
-          "return HD_UNLIKELY(heap->far) && class->page_count > 1;", "return class->page_count > 1;"),
+          "HD_UNLIKELY(heap->far) && class->page_count > 1 && ", "class->page_count > 1 && "),
     Fault("what is claimed of a class with one page is fetched", "core/claim.h", "unit.turns",
-          "return HD_UNLIKELY(heap->far) && class->page_count > 1;", "return HD_UNLIKELY(heap->far);"),
+          "HD_UNLIKELY(heap->far) && class->page_count > 1 && ", "HD_UNLIKELY(heap->far) && "),
+    Fault("blocks that were never touched are fetched", "core/claim.h", "unit.turns",
+          "class->page_count > 1 && !class->zeroed;", "class->page_count > 1;"),
 ]
 
 CLAIMS = [

@@ -418,6 +418,10 @@ static void test_far(void **state) {
   assert_true(is_far());
   assert_true(is_fetched(BLOCK_BYTES));
   assert_false(is_fetched(16));
+  hd_class *its = &self->class[hdi_sizeclass_of(BLOCK_BYTES)];
+  its->zeroed = true;
+  assert_false(is_fetched(BLOCK_BYTES));
+  its->zeroed = false;
   while (self->page_units > 8) hd_free(held[--count]);
   assert_true(is_far());
   while (self->page_units > 7) hd_free(held[--count]);
