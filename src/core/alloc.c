@@ -200,7 +200,7 @@ FAST void *leave_with_claimed(void *p, hd_heap *heap, const hd_class *class, uin
 
 /* Inside the gate, which it leaves: where the class's page has nothing to claim at once. */
 static __attribute__((noinline)) void *alloc_refilled(hd_heap *heap, hd_class *class, size_t bytes) {
-  uint64_t bits = hdi_heap_refill(heap, (unsigned)(class - heap->class)) ? hdi_slot_bits(&class->slot) : 0;
+  uint64_t bits = hdi_heap_refill(heap, class) ? hdi_slot_bits(&class->slot) : 0;
   if (HD_LIKELY(bits != 0)) return leave_with_claimed(hdi_alloc_take(&class->slot, bits), heap, class, bits);
   hdi_gate_leave(heap);
   return hdi_alloc_slow(bytes);

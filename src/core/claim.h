@@ -165,11 +165,6 @@ FAST bool hdi_claim_is_far(const hd_heap *heap, const hd_class *class) {
   return HD_UNLIKELY(heap->far) && class->page_count > 1 && !class->zeroed;
 }
 
-/* Whether a page's blocks that were never handed out wait, because the class has a page without such blocks in its list, which ends with
- * those that have some (decision 32). Pages of fewer than 32 blocks run empty more often than they fill up, so theirs don't wait; nor do
- * those of a page that was just made. In heap.c. */
-bool hdi_claim_waits(const hd_unit *page, const hd_class *class);
-
 /* Let so many blocks that were never handed out be taken by this word, or as many as the page and the group that they begin in have.
  * Returns how many. */
 FAST uint32_t hdi_claim_open(hd_unit *page, uint32_t most, uint64_t *word) {
@@ -182,18 +177,10 @@ FAST uint32_t hdi_claim_open(hd_unit *page, uint32_t most, uint64_t *word) {
   return count;
 }
 
-static inline bool hdi_claim_virgin(hd_unit *page, hd_class *class) {
-  if (page->fresh == page->capacity) return false;
-  uint32_t group = page->fresh / 64;
-  /* Memory of earlier owners is resident, or part of it is: to walk through all of it is worth fewer claims where there are many. */
-  uint32_t step = page->zeroed || !class->busy ? class->step : 64;
-  bool apart = page->zeroed && (class->zeroes || !hdi_page_is_plain(page));
-  uint64_t *word = apart ? &page->apart : &page->words[group];
-  hdi_claim_open(page, step, word);
-  hdi_claim_group_by(page, class, group, word);
-  class->zeroed = apart;
-  return true;
-}
+/* The same for a class's slot, as many as it takes at a time, of a page that has some. false: they wait. In heap.c. */
+bool hdi_claim_step(hd_unit *page, hd_class *class);
+
+static inline bool hdi_claim_virgin(hd_unit *page, hd_class *class) { return page->fresh != page->capacity && hdi_claim_step(page, class); }
 
 /* Other threads free first and tell later, so more of the touched part may be free than the owner knows. Of a class for which they do,
  * look at all bytes before memory is touched for it. A count that comes out too small is the last one until somebody tells again. */
@@ -211,7 +198,7 @@ static inline bool hdi_claim_next(hd_unit *page, hd_class *class) {
   /* At the end of the touched part: once more from its start if enough of it is free, else on into virgin blocks. */
   uint32_t count = 0;
   if (hdi_claim_again_pays(page, class, &count) && hdi_claim_from(page, class, 0)) return true;
-  return hdi_claim_untold(page, class) || (!hdi_claim_waits(page, class) && hdi_claim_virgin(page, class));
+  return hdi_claim_untold(page, class) || hdi_claim_virgin(page, class);
 }
 
 /* The bits of a class's slot, and if it has none, of another group of its page; 0: hdi_heap_refill has to go on. Not while malloc and free
@@ -228,7 +215,7 @@ FAST uint64_t hdi_claim_here(hd_heap *heap, hd_class *class) {
 FAST uint64_t hdi_claim(hd_heap *heap, unsigned class_index) {
   hd_class *class = &heap->class[class_index];
   uint64_t bits = HD_LIKELY(class->turn == 0) ? hdi_claim_here(heap, class) : hdi_claim_turn(heap, class);
-  if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class_index)) bits = hdi_slot_bits(&class->slot);
+  if (HD_UNLIKELY(bits == 0) && hdi_heap_refill(heap, class)) bits = hdi_slot_bits(&class->slot);
   return bits;
 }
 

@@ -400,26 +400,38 @@ uint64_t hdi_claim_turn(hd_heap *heap, hd_class *class) {
   return page->words[page->group];
 }
 
-__attribute__((noinline)) bool hdi_claim_waits(const hd_unit *page, const hd_class *class) {
-  const hd_unit *next = class->first;
-  bool some = page->fresh > 0 && page->fresh < page->capacity && page->capacity >= WAITS_FROM;
-  return some && next != NULL && next->fresh == next->capacity;
-}
-
 __attribute__((noinline)) bool hdi_claim_from(hd_unit *page, hd_class *class, uint32_t from) {
   return hdi_claim_find(page, class, from, true) != 0;
 }
 
-static bool claim(hd_heap *heap, unsigned class_index) {
-  hd_class *class = &heap->class[class_index];
+/* Whether a page's blocks that were never handed out wait, because the class has a page without such blocks in its list, which ends with
+ * those that have some (decision 32). Pages of fewer than 32 blocks run empty more often than they fill up, so theirs don't wait; nor do
+ * those of a page that was just made. */
+static inline bool is_waiting(const hd_unit *page, const hd_class *class) {
+  const hd_unit *next = class->first;
+  return page->fresh > 0 && page->capacity >= WAITS_FROM && next != NULL && next->fresh == next->capacity;
+}
+
+__attribute__((noinline)) bool hdi_claim_step(hd_unit *page, hd_class *class) {
+  if (is_waiting(page, class)) return false;
+  uint32_t group = page->fresh / 64;
+  /* Memory of earlier owners is resident, or part of it is: to walk through all of it is worth fewer claims where there are many. */
+  uint32_t step = page->zeroed || !class->busy ? class->step : 64;
+  bool apart = page->zeroed && (class->zeroes || !hdi_page_is_plain(page));
+  uint64_t *word = apart ? &page->apart : &page->words[group];
+  hdi_claim_open(page, step, word);
+  hdi_claim_group_by(page, class, group, word);
+  class->zeroed = apart;
+  if (class->busy && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;
+  return true;
+}
+
+static bool claim(hd_class *class) {
   hd_unit *page = class->page;
   uint32_t remote = hdi_remote_take(page);
   if (remote != 0) class->told = class->shared = true;
   hd_store_owned(&page->held, page->held - remote);
-  uint32_t fresh = page->fresh;
-  if (!hdi_claim_next(page, class)) return false;
-  if (page->fresh != fresh && class->busy && class->step < 64 && class->step * page->block_bytes < HD_STEP_BYTES_MAX) class->step *= 2;
-  return true;
+  return hdi_claim_next(page, class);
 }
 
 /* Whether a page can give blocks that it has given before. Old memory that it has not come to does not count: part of it may be gone. */
@@ -695,18 +707,19 @@ static void leave_page(hd_heap *heap, hd_class *class, hd_unit *page, uint32_t u
   else make_full(heap, page, used);
 }
 
-/* Claim what has been handed out before: of the CURRENT page, or, if that is used up, of the first of the partly used ones, which takes its
- * place. What most refills come to, where no other thread has told of anything. false: nothing is claimed, and there may be more to see
- * to, or only virgin blocks. */
-static bool claim_touched(hd_heap *heap, hd_class *class) {
+/* Claim of the CURRENT page, first what has been handed out before; or, if it is used up, of the first of the partly used ones, which takes
+ * its place. What most refills come to, where no other thread has told of anything. false: nothing is claimed, and there may be more to see
+ * to. */
+static bool claim_alone(hd_heap *heap, hd_class *class) {
   hd_unit *page = class->page, *next = class->first;
   if (page == NULL || hdi_page_has_news(page)) return false;
   if (class->told && hdi_claim_again(page, class) != 0) return true;
   if (hdi_claim_from(page, class, hdi_page_next_group(page))) return true;
   uint32_t count = UINT32_MAX;
   if (hdi_claim_again_pays(page, class, &count)) return hdi_claim_from(page, class, 0);
-  if (next == NULL || class->told || hdi_page_has_news(next)) return false;
-  if (page->fresh != page->capacity && !hdi_claim_waits(page, class)) return false;
+  if (class->told) return false;
+  if (hdi_claim_virgin(page, class)) return true;
+  if (next == NULL || hdi_page_has_news(next)) return false;
   if (hdi_remote_has_mail(heap) || hd_load_relaxed(&heap->arrived) != NULL) return false;
   if (count == UINT32_MAX) count = hdi_page_count_words(page);
   leave_page(heap, class, page, page->held - count);
@@ -715,11 +728,10 @@ static bool claim_touched(hd_heap *heap, hd_class *class) {
   return hdi_claim_from(next, class, 0);
 }
 
-bool hdi_heap_refill(hd_heap *heap, unsigned class_index) {
-  hd_class *class = &heap->class[class_index];
-  if (claim_touched(heap, class)) return true;
+bool hdi_heap_refill(hd_heap *heap, hd_class *class) {
+  if (claim_alone(heap, class)) return true;
   if (class->page != NULL) {
-    if (HD_LIKELY(claim(heap, class_index))) return true;
+    if (HD_LIKELY(claim(class))) return true;
     leave_page(heap, class, class->page, hdi_page_used(class->page));
   }
   hdi_remote_drain(heap);
@@ -727,11 +739,11 @@ bool hdi_heap_refill(hd_heap *heap, unsigned class_index) {
     hd_unit *page = class->first;
     unlink_page(class, page);
     hdi_claim_begin(page, class);
-    if (claim(heap, class_index)) return true;
+    if (claim(class)) return true;
     leave_page(heap, class, page, hdi_page_used(page));
   }
-  hd_unit *page = new_page(heap, class_index);
+  hd_unit *page = new_page(heap, (unsigned)(class - heap->class));
   if (page == NULL) return false;
   hdi_claim_begin(page, class);
-  return claim(heap, class_index);
+  return claim(class);
 }

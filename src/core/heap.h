@@ -219,7 +219,7 @@ FAST hd_heap *hdi_heap_mine(void) {
 extern HD_HIDDEN uint16_t hdi_heap_slot_at[HD_SMALL_MAX + 1];
 
 /* Fill the slot of a class with free blocks. The caller is inside the gate (or has the lock). false: no memory. */
-bool hdi_heap_refill(hd_heap *heap, unsigned class_index);
+bool hdi_heap_refill(hd_heap *heap, hd_class *class);
 
 /* A class of somewhat larger blocks that can do without one which has been handed out before, when this one would have to take a block that
  * never was: a class that is needed now and then keeps no memory of its own. Classes above HD_SMALL_MAX. The class itself: there

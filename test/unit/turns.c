@@ -238,12 +238,12 @@ static void test_virgin_blocks_wait_for_mail(void **state) {
 /* What waits has been begun, and is long enough. */
 static void test_what_waits(void **state) {
   (void)state;
-  hd_unit page = {.capacity = PER_PAGE, .fresh = 1};
-  assert_true(hdi_claim_waits(&page, class));
+  uint64_t words[PER_PAGE / 64 + 1] = {0};
+  hd_unit page = {.capacity = PER_PAGE, .fresh = 1, .words = words};
+  hd_class copy = *class;
+  assert_false(hdi_claim_virgin(&page, &copy));
   page.fresh = 0;
-  assert_false(hdi_claim_waits(&page, class));
-  page.fresh = PER_PAGE;
-  assert_false(hdi_claim_waits(&page, class));
+  assert_true(hdi_claim_virgin(&page, &copy));
 }
 
 /* The page stands behind all that have none, also those that come later. */
