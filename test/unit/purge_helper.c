@@ -17,6 +17,7 @@
 #include "core/purge.h"
 #include "core/thread.h"
 #include "heddle.h"
+#include "os/os.h"
 
 enum { COUNT = 4000, BYTES = 5000 };
 static void *blocks[COUNT];
@@ -75,6 +76,44 @@ static void test_magazines_rest(void **state) {
   assert_ptr_equal(hd_peek(&magazine->top), magazine->first);
 }
 
+/* The system page inside a block. */
+static uint8_t *inside(void *block) { return (uint8_t *)hd_round_up((uintptr_t)block, hdi_os.page_bytes); }
+static bool is_resident(void *block) { return hdi_os_resident_in(inside(block), hdi_os.page_bytes) != 0; }
+
+/* One that is free in its page, for the helper alone to find, and has a system page of its own. */
+static void *free_inside(void **of, int count, size_t bytes) {
+  for (int i = 0; i < count; i += 2) {
+    hd_unit *page = hdi_space_find(of[i])->head;
+    uint64_t index = hdi_unit_block_index(page, of[i]);
+    bool whole = inside(of[i]) + hdi_os.page_bytes <= (uint8_t *)of[i] + bytes;
+    if (whole && page->state != HD_PAGE_CURRENT && page->map[index] == HD_BLOCK_FREE) return of[i];
+  }
+  return NULL;
+}
+
+/* Pages of several units rest for two rounds, others for sixteen. */
+static void test_long_pages_rest_sooner(void **state) {
+  (void)state;
+  enum { LONG_COUNT = COUNT / 4, LONG_BYTES = 4 * BYTES };
+  static void *longs[LONG_COUNT];
+  fill();
+  for (int i = 0; i < LONG_COUNT; i++) {
+    assert_non_null(longs[i] = hd_malloc(LONG_BYTES));
+    memset(longs[i], 1, LONG_BYTES);
+  }
+  for (int i = 0; i < COUNT; i += 2) hd_free(blocks[i]);
+  for (int i = 0; i < LONG_COUNT; i += 2) hd_free(longs[i]);
+  void *block = free_inside(blocks, COUNT, BYTES), *longer = free_inside(longs, LONG_COUNT, LONG_BYTES);
+  assert_true(block != NULL && longer != NULL && is_resident(block) && is_resident(longer));
+  for (int i = 0; i < 200 && is_resident(longer); i++) ts_sleep_ms(50);
+  assert_false(is_resident(longer));
+  assert_true(is_resident(block));
+  for (int i = 0; i < 200 && is_resident(block); i++) ts_sleep_ms(50);
+  assert_false(is_resident(block));
+  for (int i = 1; i < COUNT; i += 2) hd_free(blocks[i]);
+  for (int i = 1; i < LONG_COUNT; i += 2) hd_free(longs[i]);
+}
+
 static pthread_barrier_t counted, told;
 
 static void *free_some(void *unused) {
@@ -130,6 +169,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_option_while_running),
       cmocka_unit_test(test_magazines_rest),
+      cmocka_unit_test(test_long_pages_rest_sooner),
       cmocka_unit_test(test_counts_of_others),
       cmocka_unit_test(test_locked_heaps),
   };
