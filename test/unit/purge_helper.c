@@ -17,7 +17,6 @@
 #include "core/purge.h"
 #include "core/thread.h"
 #include "heddle.h"
-#include "os/os.h"
 
 enum { COUNT = 4000, BYTES = 5000 };
 static void *blocks[COUNT];
@@ -77,15 +76,15 @@ static void test_magazines_rest(void **state) {
 }
 
 /* The system page inside a block. */
-static uint8_t *inside(void *block) { return (uint8_t *)hd_round_up((uintptr_t)block, hdi_os.page_bytes); }
-static bool is_resident(void *block) { return hdi_os_resident_in(inside(block), hdi_os.page_bytes) != 0; }
+static uint8_t *inside(void *block) { return (uint8_t *)hd_round_up((uintptr_t)block, ts_os_page()); }
+static bool is_resident(void *block) { return ts_resident(inside(block), ts_os_page()) != 0; }
 
 /* One that is free in its page, for the helper alone to find, and has a system page of its own. */
 static void *free_inside(void **of, int count, size_t bytes) {
   for (int i = 0; i < count; i += 2) {
     hd_unit *page = hdi_space_find(of[i])->head;
     uint64_t index = hdi_unit_block_index(page, of[i]);
-    bool whole = inside(of[i]) + hdi_os.page_bytes <= (uint8_t *)of[i] + bytes;
+    bool whole = inside(of[i]) + ts_os_page() <= (uint8_t *)of[i] + bytes;
     if (whole && page->state != HD_PAGE_CURRENT && page->map[index] == HD_BLOCK_FREE) return of[i];
   }
   return NULL;

@@ -244,6 +244,8 @@ static void test_what_waits(void **state) {
   assert_false(hdi_claim_virgin(&page, &copy));
   page.fresh = 0;
   assert_true(hdi_claim_virgin(&page, &copy));
+  page.fresh = PER_PAGE;
+  assert_false(hdi_claim_virgin(&page, &copy));
 }
 
 /* The page stands behind all that have none, also those that come later. */
