@@ -657,6 +657,7 @@ static SLOW hd_unit *take_in_row(hd_heap *heap, unsigned class_index, bool *zero
 /* What a heap of many pages does before it takes another one. A page from the class's row, or NULL: where there are several threads others
  * would need what is in rows. */
 static SLOW hd_unit *next_of_many(hd_heap *heap, unsigned class_index, bool *zeroed) {
+  hdi_page_ask_processor();
   give_up_idle(heap);
   if (hd_load_relaxed(&hdi_heap_several) || heap->class[class_index].page_count < ROW_FROM) return NULL;
   return take_in_row(heap, class_index, zeroed);

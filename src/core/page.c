@@ -6,6 +6,9 @@
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "core/check.h"
 #include "core/counters.h"
@@ -89,7 +92,7 @@ void hdi_page_clear(hd_heap *heap, hd_unit *page) {
   hd_store_owned(&page->state, HD_PAGE_NONE);
 }
 
-/* Two words at a time, where the processor can; it may lack the instruction that counts bits, and to ask for it takes longer. */
+/* Two words at a time, where the processor can. */
 #if defined(__SSE2__) && !defined(HD_SANITIZE_THREAD)
 /* Made in a register: programs that run briefly read no page of constants. */
 static inline __m128i repeat(uint32_t pattern) {
@@ -123,9 +126,35 @@ static inline uint32_t count_bits(const uint64_t *word, const uint64_t *end) {
 }
 #endif
 
+uint8_t hdi_page_counting;
+
+#if defined(__x86_64__)
+SLOW void hdi_page_ask_processor(void) {
+  if (hd_load_owned(&hdi_page_counting) != HD_COUNT_UNASKED) return;
+  uint32_t a = 0, b = 0, c = 0, d = 0;
+  __cpuid(1, a, b, c, d);
+  hd_store_owned(&hdi_page_counting, (uint8_t)(HD_COUNT_BY_PAIRS + (c & bit_POPCNT) / bit_POPCNT));
+}
+
+static inline uint32_t count_singly(const uint64_t *word, const uint64_t *end) {
+  uint64_t count = 0;
+  for (; word < end; word++) {
+    uint64_t bits;
+    __asm__("popcntq %1, %0" : "=r"(bits) : "rm"(*word) : "cc");
+    count += bits;
+  }
+  return (uint32_t)count;
+}
+#else
+void hdi_page_ask_processor(void) {}
+static inline uint32_t count_singly(const uint64_t *word, const uint64_t *end) { return count_bits(word, end); }
+#endif
+
 uint32_t hdi_page_count_words(const hd_unit *page) {
   uint32_t apart = page->state == HD_PAGE_CURRENT && page->apart != 0 ? hd_bit_count(page->apart) : 0;
-  return apart + count_bits(page->words, page->words + (page->fresh + 63) / 64);
+  const uint64_t *end = page->words + (page->fresh + 63) / 64;
+  bool singly = HD_LIKELY(hd_load_owned(&hdi_page_counting) == HD_COUNT_SINGLY);
+  return apart + (singly ? count_singly(page->words, end) : count_bits(page->words, end));
 }
 
 uint32_t hdi_page_count_live(const hd_unit *page) {

@@ -36,6 +36,12 @@ void hdi_page_clear(hd_heap *heap, hd_unit *page);
 /* Blocks in a page's words. */
 uint32_t hdi_page_count_words(const hd_unit *page);
 
+/* How they are counted: one word after the other, where the processor is known to have an instruction for it. To ask takes microseconds
+ * in a virtual machine, so a heap of many pages does, once. */
+enum { HD_COUNT_UNASKED, HD_COUNT_BY_PAIRS, HD_COUNT_SINGLY };
+extern HD_HIDDEN uint8_t hdi_page_counting;
+void hdi_page_ask_processor(void);
+
 /* The same of a CURRENT page, noted. There are so many at most until others' frees are put in. */
 static inline uint32_t hdi_page_recount(hd_unit *page) {
   uint32_t count = hdi_page_count_words(page);
@@ -105,7 +111,7 @@ enum { HD_PAGE_BLOCKS_MAX = HD_UNIT_BYTES / 16 };
 
 /* A picture of a page for somebody who has no hold on its heap. */
 typedef struct hd_page_view {
-  hd_heap *heap;      /* explicit, or NULL */
+  hd_heap *heap; /* explicit, or NULL */
   uint8_t *base;
   size_t bytes, block_bytes;
   uint32_t capacity, live;

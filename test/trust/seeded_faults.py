@@ -337,7 +337,7 @@ RETURN = [
     Fault("a page of which little was touched is given up", "core/heap.c", "unit.waves",
           "return was_old || page->fresh * 2 >= page->capacity;", "return true;"),
     Fault("idle classes keep what rests in them", "core/heap.c", "unit.waves",
-          "bool *zeroed) {\n  give_up_idle(heap);", "bool *zeroed) {\n  if (heap->claims == 0) give_up_idle(heap);"),
+          "  give_up_idle(heap);\n  if (hd_load", "  if (heap->claims == 0) give_up_idle(heap);\n  if (hd_load"),
     Fault("idle classes of small heaps give up too", "core/heap.c", "unit.waves",
           "if (HD_UNLIKELY(hdi_heap_page_units(heap) >= MANY_UNITS) && !heap->explicit_heap) page = next_of_many",
           "if (!heap->explicit_heap) page = next_of_many"),

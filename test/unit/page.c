@@ -275,9 +275,8 @@ static void test_counted_again(void **state) {
   drop_page(page);
 }
 
-/* Words by twos and the last one; and what the slot holds apart. */
-static void test_count_words(void **state) {
-  (void)state;
+/* Words by twos and the last one, or one after the other; and what the slot holds apart. */
+static void count_words(void) {
   hd_unit *page = new_page(hdi_sizeclass_of(16));
   uint32_t expected = 0;
   for (uint32_t i = 0; i < 64; i++) page->words[i] = UINT64_C(0x9e3779b97f4a7c15) << i;
@@ -292,6 +291,22 @@ static void test_count_words(void **state) {
   page->state = HD_PAGE_FULL; /* whose `next` lies there */
   assert_int_equal(hdi_page_count_words(page), 128);
   drop_page(page);
+}
+
+static void test_count_words(void **state) {
+  (void)state;
+  hdi_page_counting = HD_COUNT_UNASKED;
+  count_words();
+  hdi_page_ask_processor();
+#if defined(__x86_64__)
+  assert_int_equal(hdi_page_counting, __builtin_cpu_supports("popcnt") ? HD_COUNT_SINGLY : HD_COUNT_BY_PAIRS);
+  uint8_t answer = hdi_page_counting;
+  hdi_page_counting = HD_COUNT_BY_PAIRS; /* it is asked once */
+  hdi_page_ask_processor();
+  assert_int_equal(hdi_page_counting, HD_COUNT_BY_PAIRS);
+  hdi_page_counting = answer;
+#endif
+  count_words();
 }
 
 /* Blocks that read as zero stay apart from those that are freed meanwhile. */

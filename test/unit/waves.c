@@ -14,6 +14,7 @@
 
 #include "../support/support.h"
 #include "core/gate.h"
+#include "core/page.h"
 #include "heddle.h"
 
 enum { MANY = 48, BULK = HD_CACHE_UNITS / 2 };
@@ -354,9 +355,10 @@ static void test_idle_classes_give_way(void **state) {
   hdi_gate_enter(hdi_heap_self);
 }
 
-/* In a heap of few pages, however many it takes one after the other. */
+/* In a heap of few pages, however many it takes one after the other. It doesn't ask the processor how bits are counted either. */
 static void test_small_heaps_keep_theirs(void **state) {
   (void)state;
+  hdi_page_counting = HD_COUNT_UNASKED;
   rest_in_slot(288, 220, 0);
   hdi_gate_leave(hdi_heap_self);
   for (int i = 0; i < HD_CLASS_COUNT; i++) {
@@ -364,12 +366,14 @@ static void test_small_heaps_keep_theirs(void **state) {
     free_blocks(many, fill_units(many, HEAP_UNITS - 1));
   }
   assert_int_equal(class_of(288)->page_count, 1);
+  assert_int_equal(hdi_page_counting, HD_COUNT_UNASKED);
   hdi_gate_enter(hdi_heap_self);
 }
 
-/* A class that claims blocks all the while keeps what it has. */
+/* A class that claims blocks all the while keeps what it has. A heap of so many pages asks the processor how bits are counted. */
 static void test_classes_in_use_keep_theirs(void **state) {
   (void)state;
+  hdi_page_counting = HD_COUNT_UNASKED;
   rest_in_slot(272, 200, 0);
   hdi_gate_leave(hdi_heap_self);
   size_t count = fill_units(many, HEAP_UNITS - 1);
@@ -382,6 +386,9 @@ static void test_classes_in_use_keep_theirs(void **state) {
     for (int k = 0; k < BIG_IN_UNIT; k++) assert_non_null(many[count++] = hd_malloc(BIG));
   }
   assert_ptr_equal(class->page, page);
+#if defined(__x86_64__)
+  assert_int_not_equal(hdi_page_counting, HD_COUNT_UNASKED);
+#endif
   free_blocks(many, count);
   hdi_gate_enter(hdi_heap_self);
 }
