@@ -505,6 +505,8 @@ STOPS = [
     Fault("a thread is stopped for as long as it has pages", "core/purge.c", "unit.stops", " || done == BATCH", ""),
     Fault("pages of several units rest for as long as others", "core/purge.c", "unit.purge_helper",
           "current || explicit_heap || hd_peek(&page->run_units) > 1;", "current || explicit_heap;"),
+    Fault("pages of explicit heaps rest for as long as others", "core/purge.c", "unit.purge_helper",
+          "current || explicit_heap || hd_peek", "current || (explicit_heap && false) || hd_peek"),
     Fault("all pages rest as briefly as those of several units", "core/purge.c", "unit.purge_helper",
           "hd_peek(&page->run_units) > 1;", "hd_peek(&page->run_units) > 0;"),
     Fault("pages beyond a batch are forgotten", "core/purge.c", "unit.stops",
