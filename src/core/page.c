@@ -136,7 +136,8 @@ SLOW void hdi_page_ask_processor(void) {
   hd_store_owned(&hdi_page_counting, (uint8_t)(HD_COUNT_BY_PAIRS + (c & bit_POPCNT) / bit_POPCNT));
 }
 
-static inline uint32_t count_singly(const uint64_t *word, const uint64_t *end) {
+static inline uint32_t count_all(const uint64_t *word, const uint64_t *end) {
+  if (HD_UNLIKELY(hd_load_owned(&hdi_page_counting) != HD_COUNT_SINGLY)) return count_bits(word, end);
   uint64_t count = 0;
   for (; word < end; word++) {
     uint64_t bits;
@@ -147,14 +148,12 @@ static inline uint32_t count_singly(const uint64_t *word, const uint64_t *end) {
 }
 #else
 void hdi_page_ask_processor(void) {}
-static inline uint32_t count_singly(const uint64_t *word, const uint64_t *end) { return count_bits(word, end); }
+static inline uint32_t count_all(const uint64_t *word, const uint64_t *end) { return count_bits(word, end); }
 #endif
 
 uint32_t hdi_page_count_words(const hd_unit *page) {
   uint32_t apart = page->state == HD_PAGE_CURRENT && page->apart != 0 ? hd_bit_count(page->apart) : 0;
-  const uint64_t *end = page->words + (page->fresh + 63) / 64;
-  bool singly = HD_LIKELY(hd_load_owned(&hdi_page_counting) == HD_COUNT_SINGLY);
-  return apart + (singly ? count_singly(page->words, end) : count_bits(page->words, end));
+  return apart + count_all(page->words, page->words + (page->fresh + 63) / 64);
 }
 
 uint32_t hdi_page_count_live(const hd_unit *page) {

@@ -141,7 +141,7 @@ TURNS = [
 
 CLAIMS = [
     Fault("words are counted without those that lie apart", "core/page.c", "unit.page",
-          "return apart + (singly", "return 0 * apart + (singly"),
+          "return apart + count_all(", "return 0 * apart + count_all("),
     Fault("the instruction that counts bits misses a word", "core/page.c", "unit.page",
           "for (; word < end; word++) {\n    uint64_t bits;", "for (word++; word < end; word++) {\n    uint64_t bits;"),
     Fault("what the processor says about counting bits is lost", "core/page.c", "unit.page",
