@@ -23,6 +23,7 @@ enum {
   IDLE_ROUNDS = 40,         /* without any change: the helper ends */
   BATCH = 128,              /* pages handled while their heap is stopped, */
   LISTED = 1024,            /* of so many that are due */
+  SIGHTS = 8192,            /* units that the collector gets ready to look at, at a time */
   RETRY_TICKS = 8,
   FETCH_MOST = 64,          /* pages taken in while others wait, */
   FETCH_LOOKS = 1024,       /* pages looked at for that */
@@ -46,7 +47,9 @@ static struct {
   atomic_uint alive;   /* the helper's thread exists; cleared by the kernel */
   _Atomic uint32_t refused; /* tick of the last refusal to start it */
   void *stack;
-  sight *sights;
+  sight *sights; /* reserved for all units there may be, and usable for so many */
+  size_t sight_units;
+  size_t left; /* units that waited to be purged at the last look */
   bool barrier_ready;
   uint32_t fetch_pause;
   _Atomic uint32_t fetch_wait; /* runs to be taken until the next try */
@@ -270,12 +273,25 @@ static size_t step_from(hd_unit *unit, size_t left) {
   }
 }
 
+/* Have sights for the units below an end, and for more than twice as many as before: what is usable counts where memory is promised to all
+ * processes together. Returns for how many of them there are. */
+static size_t make_sights(size_t end) {
+  if (purge.sights != NULL && end <= purge.sight_units) return end;
+  size_t most = hdi_space.unit_count, units = hd_min(hd_round_up(hd_max(end, 2 * purge.sight_units) + 1, SIGHTS), most);
+  if (purge.sights == NULL) purge.sights = hdi_os_reserve(hd_round_up(most * sizeof(sight), HD_UNIT_BYTES), HD_UNIT_BYTES, false);
+  size_t bytes = hd_round_up(units * sizeof(sight), hdi_os.page_bytes);
+  if (purge.sights == NULL || !hdi_os_commit(purge.sights, bytes)) return purge.sight_units;
+  hdi_os_huge(purge.sights, bytes, false); /* little of it is ever touched */
+  purge.sight_units = units;
+  return end;
+}
+
 /* Whether there was any page to handle. */
 static bool tidy_pages(bool now, hd_heap *self, bool *changed) {
   static HD_LATER_DATA hd_unit *listed[LISTED];
   size_t count = 0;
   bool any = false;
-  size_t top = hd_load_acquire(&hdi_space.top);
+  size_t top = make_sights(hd_load_acquire(&hdi_space.top));
   for (size_t at = 0, step; at < top; at += step) {
     hd_unit *unit = hdi_space.units + at;
     step = step_from(unit, top - at); /* now: a page that is handled may be free afterwards, and the end of a longer run */
@@ -290,20 +306,6 @@ static bool tidy_pages(bool now, hd_heap *self, bool *changed) {
   return any;
 }
 
-static bool make_sights(void) {
-  if (purge.sights != NULL) return true;
-  size_t bytes = hd_round_up(hdi_space.unit_count * sizeof(sight), HD_UNIT_BYTES);
-  void *memory = hdi_os_reserve(bytes, HD_UNIT_BYTES, false);
-  if (memory == NULL) return false;
-  if (!hdi_os_commit(memory, bytes)) {
-    hdi_os_unreserve(memory, bytes);
-    return false;
-  }
-  hdi_os_huge(memory, bytes, false); /* little of it is ever touched */
-  purge.sights = memory;
-  return true;
-}
-
 /* ---- the helper -------------------------------------------------------------------------------------------------- */
 
 /* Whether blocks stand in magazines, or are on their way to their owners. They change no page, so that nothing else tells of them. The
@@ -315,19 +317,27 @@ static bool any_holds_blocks(void) {
   return false;
 }
 
+/* Whether memory waits to be purged: more or less of it than at the last look, or any that the system would take. What the program has
+ * locked it would not. */
+static bool waits_for_purge(void) {
+  size_t left = hdi_space_to_purge(&hdi_space), before = purge.left;
+  purge.left = left;
+  return left != before || (left != 0 && !hd_load_relaxed(&hdi_space.refuses));
+}
+
 /* One look. true: something is going on, come again. */
 static bool one_round(void) {
   bool changed = false;
   if (!hdi_lock_take_unless_fork(&purge.lock)) return true;
   changed = hdi_thread_rest_orphans(false);
-  if (make_sights()) tidy_pages(false, NULL, &changed);
+  tidy_pages(false, NULL, &changed);
   if (changed || any_holds_blocks()) settle_all(NULL);
   uint32_t delay = (uint32_t)(hd_load_owned(&hdi_options.purge_delay) / HD_TICK_MS);
   if (hd_load_owned(&hdi_options.purge)) hdi_space_purge(&hdi_space, hdi_space_tick() - delay, SIZE_MAX);
   if (hd_load_owned(&hdi_options.purge)) hdi_store_purge();
   hdi_region_open_shut();
   hdi_hardened_run_retry();
-  changed = changed || hdi_space_to_purge(&hdi_space) != 0;
+  changed = changed || waits_for_purge();
   hdi_lock_drop(&purge.lock);
   return changed && hd_load_owned(&hdi_options.purge);
 }
@@ -378,7 +388,7 @@ size_t hdi_purge_collect(size_t keep_bytes) {
   if (self != NULL) hdi_gate_enter(self);
   hdi_thread_rest_orphans(true);
   settle_all(self);
-  if (make_sights() && tidy_pages(true, self, &changed)) settle_all(self); /* what has just been released stands in caches */
+  if (tidy_pages(true, self, &changed)) settle_all(self); /* what has just been released stands in caches */
   if (self != NULL) hdi_gate_leave(self);
   hdi_region_open_shut();
   hdi_hardened_run_retry();

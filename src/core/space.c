@@ -16,6 +16,7 @@ enum {
   FIT_TRIES = 24,          /* runs looked at in a bin of many lengths */
   SPARSE_TIMES = 4,        /* a sparse run goes to a request of a quarter of it at least */
   PASS_TRIES = 8,          /* at others' memory, against threads that are at it as well */
+  REFUSALS_MOST = 16,      /* runs that the system leaves us before nothing more is purged: the program may have locked some of it */
   ASIDE_MIN = 64,
   ASIDE_MAX = 4096 /* units put aside for the time of a fork */
 };
@@ -663,9 +664,22 @@ static hd_unit *next_due(hd_space *space, const hd_bins *bins, uint32_t until) {
   return NULL;
 }
 
+/* The run belongs to nobody now, so the slow system call runs without the lock. */
+static bool purge_run(hd_space *space, const hd_unit *run) {
+  uint8_t *address = hdi_space_address(space, run);
+  size_t bytes = (size_t)run->run_units << HD_UNIT_SHIFT;
+  hdi_counters_os_call(1);
+  hdi_space_before_purge(address, bytes);
+  bool purged = hdi_os_purge(address, bytes);
+  if (purged) hdi_counters_purged(bytes);
+  hd_store_relaxed(&space->refuses, !purged);
+  return purged;
+}
+
 size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
-  size_t purged = 0;
-  while (purged < budget) {
+  size_t purged = 0, refusals = 0;
+  hd_unit *refused = NULL; /* kept until the end, or they would be the next ones again */
+  while (purged < budget && refusals < REFUSALS_MOST) {
     if (!hdi_lock_take_unless_fork(&space->lock)) break;
     take_in_deferred(space);
     hd_unit *run = next_due(space, &space->dirty, until);
@@ -673,15 +687,16 @@ size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget) {
     size_t units = run == NULL ? 0 : run->run_units;
     hdi_lock_drop(&space->lock);
     if (run == NULL) break;
-    /* The run belongs to nobody now, so the slow system call runs without the lock. */
-    hdi_counters_os_call(1);
-    hdi_space_before_purge(hdi_space_address(space, run), units << HD_UNIT_SHIFT);
-    bool clean = hdi_os_purge(hdi_space_address(space, run), units << HD_UNIT_SHIFT);
-    if (clean) hdi_counters_purged(units << HD_UNIT_SHIFT);
-    hdi_space_give(space, run, units, !clean);
-    purged += units;
-    if (!clean) break;
+    if (purge_run(space, run)) {
+      hdi_space_give(space, run, units, false);
+      purged += units;
+    } else {
+      run->next = refused;
+      refused = run;
+      refusals++;
+    }
   }
+  if (refused != NULL) hdi_space_give_runs(space, refused);
   return purged;
 }
 

@@ -32,6 +32,7 @@ typedef struct hd_space {
   size_t unit_count;            /* length of both */
   bool fixed;                   /* caller's memory: already committed, never purged */
   bool open;                    /* claimed piece by piece, nothing reserved ahead */
+  atomic_bool refuses;          /* the system did not take back what was last to be purged */
   size_t table_units;           /* entries of the table that may be read */
   _Atomic size_t top;           /* units below have been handed out at least once */
   _Atomic size_t committed;     /* units below may be touched, and their table entries written */
@@ -147,7 +148,8 @@ void hdi_space_give_sparse(hd_space *space, hd_unit *first);
 /* Take the free units right behind a run into it, if there are enough; all that is taken is committed. */
 bool hdi_space_extend(hd_space *space, hd_unit *first, size_t units, size_t more, bool *zeroed);
 
-/* Purge dirty and sparse runs freed at or before tick `until`, at most budget units. Returns units purged. */
+/* Purge dirty and sparse runs freed at or before tick `until`, at most budget units. Returns units purged. What the system leaves us stays
+ * dirty, and space->refuses says whether the last one was such a run. */
 size_t hdi_space_purge(hd_space *space, uint32_t until, size_t budget);
 
 /* The memory of a unit. */

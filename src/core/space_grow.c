@@ -131,13 +131,19 @@ static hd_claim grow_to(hd_space *space, size_t have, size_t next) {
   return HD_CLAIM_DONE;
 }
 
+/* As much again as there is, within bounds. */
+static size_t step_behind(size_t have) {
+  size_t as_much = have == 0 ? 0 : (size_t)1 << hd_highest_bit(have);
+  return hd_min(hd_max(as_much, HD_COMMIT_FIRST), HD_COMMIT_UNITS);
+}
+
 hd_claim hdi_space_grow(hd_space *space, size_t wanted) {
   if (HD_LIKELY(hd_load_acquire(&space->committed) >= wanted)) return HD_CLAIM_DONE;
   hd_claim claimed = HD_CLAIM_DONE;
   bool begun = begin(space);
   size_t have = hd_load_acquire(&space->committed);
   while (have < wanted) {
-    size_t next = hd_min(hd_round_up(wanted, HD_COMMIT_UNITS), space->unit_count);
+    size_t next = hd_min(hd_round_up(wanted, step_behind(have)), space->unit_count);
     claimed = grow_to(space, have, next);
     if (claimed != HD_CLAIM_DONE && next > wanted) {
       next = wanted; /* no room for a whole step: ask for no more than is needed */

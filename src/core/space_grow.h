@@ -1,6 +1,7 @@
-/* Where the common space lies, and how it grows: ranges behind its committed end are claimed, one system call for 32 MiB. Nothing is
- * reserved ahead, so others may have mapped memory there; the space passes it by and goes on behind. Units that are passed by are below
- * `top`, have kind PASSED and belong to nobody.
+/* Where the common space lies, and how it grows: ranges behind its committed end are claimed, with a system call for each: 4 MiB, then
+ * as much as there is already, up to 32 MiB. Where memory is locked, or promised to all processes together, what is claimed counts, touched
+ * or not (decision 47). Nothing is reserved ahead, so others may have mapped memory there; the space passes it by and goes on behind. Units
+ * that are passed by are below `top`, have kind PASSED and belong to nobody.
  *
  *     | metadata store | table of units | units: claimed ... | passed | claimed ... | free addresses ...
  *                                       ^ base                                      ^ committed
@@ -20,7 +21,8 @@
 
 enum {
   HD_NARROW = sizeof(void *) == 4,
-  HD_COMMIT_UNITS = 512 /* at once where there is room */
+  HD_COMMIT_FIRST = 64, /* units claimed at once where there is room: at first, */
+  HD_COMMIT_UNITS = 512 /* and at most */
 };
 
 /* Find a place for the window. false: no memory at all. */

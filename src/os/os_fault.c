@@ -81,6 +81,8 @@ static bool is_due(hd_fault_kind kind, size_t call, size_t call_of_kind) {
       return n != 0 && call % n == 0;
     case HD_FAULT_KIND_ONCE:
       return kind == hd_load_relaxed(&fault.kind) && call_of_kind == n;
+    case HD_FAULT_KIND_TWICE:
+      return kind == hd_load_relaxed(&fault.kind) && (call_of_kind == n || call_of_kind == n + 1);
     default:
       return false;
   }

@@ -31,11 +31,18 @@ typedef enum hd_fault_kind {
       HD_FAULT_KIND_COUNT
 } hd_fault_kind;
 
-typedef enum hd_fault_mode { HD_FAULT_OFF, HD_FAULT_ONCE, HD_FAULT_FROM, HD_FAULT_EVERY, HD_FAULT_KIND_ONCE } hd_fault_mode;
+typedef enum hd_fault_mode {
+  HD_FAULT_OFF,
+  HD_FAULT_ONCE,
+  HD_FAULT_FROM,
+  HD_FAULT_EVERY,
+  HD_FAULT_KIND_ONCE,
+  HD_FAULT_KIND_TWICE /* the next one as well: what asks for less then is refused, too */
+} hd_fault_mode;
 
 typedef struct hd_fault_plan {
   hd_fault_mode mode;
-  hd_fault_kind kind;  /* HD_FAULT_KIND_ONCE: only calls of this kind count */
+  hd_fault_kind kind;  /* HD_FAULT_KIND_ONCE, _TWICE: only calls of this kind count */
   size_t n;            /* which call, from 1; of HD_FAULT_EVERY every n-th */
   size_t most_bytes;   /* claims and commits of more are refused whatever the mode; 0: none */
 } hd_fault_plan;

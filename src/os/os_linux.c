@@ -13,6 +13,7 @@
 
 #include "base/bits.h"
 #include "base/text.h"
+#include "os/linux_memory.h"
 #include "os/linux_syscall.h"
 #include "os/os.h"
 
@@ -29,28 +30,12 @@ enum {
 #ifndef MREMAP_DONTUNMAP
 #define MREMAP_DONTUNMAP 4
 #endif
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
 
 hd_os_facts hdi_os;
 
-static bool failed(long result) { return result < 0 && result > -4096; }
-
-static long try_map(void *hint, size_t bytes, int protection, int extra) {
-  return hd_syscall_mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | extra);
-}
-
-static void *map(void *hint, size_t bytes, int protection, int extra) {
-  long result = try_map(hint, bytes, protection, extra);
-  return failed(result) ? NULL : (void *)result;
-}
-
-static bool advise(void *address, size_t bytes, int advice) { return !failed(hd_syscall3(SYS_madvise, address, bytes, advice)); }
-
 long hdi_os_read_file(const char *path, char *buffer, size_t bytes) {
   long fd = hd_syscall6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
-  if (failed(fd)) return -1;
+  if (hd_linux_failed(fd)) return -1;
   size_t have = 0;
   while (have < bytes) {
     long part = hd_syscall3(SYS_read, fd, buffer + have, bytes - have);
@@ -63,7 +48,6 @@ long hdi_os_read_file(const char *path, char *buffer, size_t bytes) {
 }
 
 HD_START_TEXT(huge_mode, "/sys/kernel/mm/transparent_hugepage/enabled");
-HD_START_TEXT(overcommit_mode, "/proc/sys/vm/overcommit_memory");
 
 /* Where tables of pages fill a page with entries of eight bytes each, one of them maps a huge page. Elsewhere the system says. */
 #if defined(__x86_64__) || defined(__aarch64__) || (defined(__riscv) && __riscv_xlen == 64)
@@ -103,7 +87,7 @@ static void read_ram(void) {
     char tail[64];
   } info;
   memset(&info, 0, sizeof info);
-  if (failed(hd_syscall3(SYS_sysinfo, &info, 0, 0))) return;
+  if (hd_linux_failed(hd_syscall3(SYS_sysinfo, &info, 0, 0))) return;
   uint64_t bytes = (uint64_t)info.total * (info.unit ? info.unit : 1);
   hdi_os.ram_bytes = bytes > SIZE_MAX ? SIZE_MAX : (size_t)bytes;
 }
@@ -127,11 +111,11 @@ void hdi_os_init(void) {
 /* An exact mapping rarely falls on the alignment; the range just below it is free more often than not, and asking for
  * that one costs no address space that a limit would count. */
 static void *reserve_near(size_t bytes, size_t alignment, int protection) {
-  void *first = map(NULL, bytes, protection, 0);
+  void *first = hd_linux_map(NULL, bytes, protection, 0);
   if (first == NULL || ((uintptr_t)first & (alignment - 1)) == 0) return first;
   hdi_os_unreserve(first, bytes);
   void *wanted = (void *)hd_round_down((uintptr_t)first, alignment);
-  void *second = map(wanted, bytes, protection, MAP_FIXED_NOREPLACE);
+  void *second = hd_linux_map(wanted, bytes, protection, MAP_FIXED_NOREPLACE);
   if (second == wanted) return second;
   if (second != NULL) hdi_os_unreserve(second, bytes);
   return NULL;
@@ -143,7 +127,7 @@ void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable) {
   if (near != NULL) return near;
   size_t wide = bytes + alignment;
   if (wide < bytes) return NULL;
-  uint8_t *range = map(NULL, wide, protection, 0);
+  uint8_t *range = hd_linux_map(NULL, wide, protection, 0);
   if (range == NULL) return NULL;
   uint8_t *start = (uint8_t *)hd_round_up((uintptr_t)range, alignment);
   if (start > range) hdi_os_unreserve(range, (size_t)(start - range));
@@ -153,73 +137,45 @@ void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable) {
 }
 
 hd_claim hdi_os_claim(void *address, size_t bytes) {
-  long got = try_map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+  long got = hd_linux_try_map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
   if (got == (long)address) return HD_CLAIM_DONE;
-  if (failed(got)) return got == -EEXIST ? HD_CLAIM_TAKEN : HD_CLAIM_REFUSED;
+  if (hd_linux_failed(got)) return got == -EEXIST ? HD_CLAIM_TAKEN : HD_CLAIM_REFUSED;
   hdi_os_unreserve((void *)got, bytes); /* a kernel that takes the address for a mere wish */
   return HD_CLAIM_TAKEN;
 }
 
-void hdi_os_unreserve(void *address, size_t bytes) { hd_syscall3(SYS_munmap, address, bytes, 0); }
+void hdi_os_unreserve(void *address, size_t bytes) { hd_linux_unmap(address, bytes); }
 
 void hdi_os_unclaim(void *address, size_t bytes) { hdi_os_unreserve(address, bytes); }
 
-bool hdi_os_commit(void *address, size_t bytes) { return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE)); }
+bool hdi_os_commit(void *address, size_t bytes) {
+  return !hd_linux_failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE));
+}
 
-bool hdi_os_close(void *address, size_t bytes) { return !failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_NONE)); }
+bool hdi_os_close(void *address, size_t bytes) { return !hd_linux_failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_NONE)); }
 
 bool hdi_os_guard(void *address, size_t bytes, bool on) {
   if (!on) return hdi_os_commit(address, bytes);
-  bool empty = advise(address, bytes, MADV_DONTNEED) || advise(address, bytes, DONTNEED_LOCKED);
+  bool empty = hd_linux_advise(address, bytes, MADV_DONTNEED) || hd_linux_advise(address, bytes, DONTNEED_LOCKED);
   return empty && hdi_os_close(address, bytes);
 }
 
-bool hdi_os_purge(void *address, size_t bytes) { return advise(address, bytes, MADV_DONTNEED); }
+/* A program may have locked pages of its blocks, and freed those. */
+bool hdi_os_purge(void *address, size_t bytes) {
+  return hd_linux_advise(address, bytes, MADV_DONTNEED) || (!hd_linux_keeps_resident() && hd_linux_advise(address, bytes, DONTNEED_LOCKED));
+}
 
-static long move(void *from, void *to, size_t bytes) {
+long hd_linux_move(void *from, void *to, size_t bytes) {
   return hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
 }
 
-/* The system unmaps what lies at the target before it looks whether the process may have so much: where it then refuses, a hole is left. It
- * does so under a limit on address space below present use, where not even a page is to be had; */
-static bool is_at_limit(void) {
-  uint64_t limit[2] = {UINT64_MAX, UINT64_MAX};
-  if (failed(hd_syscall6(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)limit, 0, 0)) || limit[0] == UINT64_MAX) return false;
-  void *probe = map(NULL, hdi_os.page_bytes, PROT_NONE, 0);
-  if (probe != NULL) hdi_os_unreserve(probe, hdi_os.page_bytes);
-  return probe == NULL;
+/* May it grow where it is, to the end of all addresses? It never may, but whether it is one range is looked at first. Newer systems look at
+ * the length before that, and move several ranges at once. */
+long hd_linux_try_range(void *from, size_t bytes) {
+  return hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)hd_round_down(SIZE_MAX, hdi_os.page_bytes), 0, 0, 0);
 }
 
-/* and where memory is promised to all processes together, and another one may be faster. */
-static bool is_memory_promised(void) {
-  char mode = 0;
-  return hdi_os_read_file(overcommit_mode, &mode, 1) == 1 && mode == '2';
-}
-
-/* Whether the range that was moved away is still there, tried on a page of no use. An emulator (qemu-user 7.2) lets the call through and
- * then takes the old range for unmapped: purges of it do nothing and say that they did, so memory would not read as zero. */
-static bool move_keeps_source(void) {
-  unsigned char present = 0;
-  size_t page = hdi_os.page_bytes;
-  uint8_t *probe = map(NULL, 2 * page, PROT_READ | PROT_WRITE, 0);
-  if (probe == NULL) return false;
-  bool kept = !failed(move(probe, probe + page, page)) && !failed(hd_syscall3(SYS_mincore, probe, 1, &present)); /* one page, one byte */
-  hdi_os_unreserve(probe, 2 * page);
-  return kept;
-}
-
-bool hdi_os_move(void *from, void *to, size_t bytes) {
-  static atomic_bool tried;
-  if (!hdi_os.can_move || is_at_limit()) return false;
-  if (!atomic_load_explicit(&tried, memory_order_relaxed)) {
-    if (is_memory_promised() || !move_keeps_source()) hdi_os.can_move = false; /* also before Linux 5.7 */
-    atomic_store_explicit(&tried, true, memory_order_relaxed);
-    if (!hdi_os.can_move) return false;
-  }
-  return !failed(move(from, to, bytes));
-}
-
-void hdi_os_huge(void *address, size_t bytes, bool on) { advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
+void hdi_os_huge(void *address, size_t bytes, bool on) { hd_linux_advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 
 static __attribute__((noinline)) uint64_t clock_ns(clockid_t clock) {
   struct timespec now = {0, 0};
@@ -231,7 +187,7 @@ uint64_t hdi_os_spent_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
 uint64_t hdi_os_touch(void *address, size_t bytes) {
   uint64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  return advise(address, bytes, POPULATE_WRITE) ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - before : 0;
+  return hd_linux_advise(address, bytes, POPULATE_WRITE) ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - before : 0;
 }
 
 uint64_t hdi_os_now_ms(void) { return clock_ns(CLOCK_MONOTONIC_COARSE) / 1000000; /* in the vDSO */ }
@@ -247,15 +203,15 @@ void hdi_os_wait(atomic_uint *word, unsigned expected, unsigned timeout_ms) {
 
 void hdi_os_wake(atomic_uint *word) { hd_syscall6(SYS_futex, (long)word, FUTEX_WAKE_OWN, INT_MAX, 0, 0, 0); }
 
-bool hdi_os_heavy_barrier(void) { return !failed(hd_syscall3(SYS_membarrier, BARRIER_NOW, 0, 0)); }
+bool hdi_os_heavy_barrier(void) { return !hd_linux_failed(hd_syscall3(SYS_membarrier, BARRIER_NOW, 0, 0)); }
 
-bool hdi_os_heavy_barrier_init(void) { return !failed(hd_syscall3(SYS_membarrier, BARRIER_PREPARE, 0, 0)); }
+bool hdi_os_heavy_barrier_init(void) { return !hd_linux_failed(hd_syscall3(SYS_membarrier, BARRIER_PREPARE, 0, 0)); }
 
 void hdi_os_yield(void) { hd_syscall3(SYS_sched_yield, 0, 0, 0); }
 
 unsigned hdi_os_thread_id(void) { return (unsigned)hd_syscall3(SYS_gettid, 0, 0, 0); }
 
-bool hdi_os_thread_alive(unsigned thread_id) { return !failed(hd_syscall3(SYS_tgkill, hdi_os_process_id(), thread_id, 0)); }
+bool hdi_os_thread_alive(unsigned thread_id) { return !hd_linux_failed(hd_syscall3(SYS_tgkill, hdi_os_process_id(), thread_id, 0)); }
 
 unsigned hdi_os_process_id(void) { return (unsigned)hd_syscall3(SYS_getpid, 0, 0, 0); }
 
@@ -285,7 +241,7 @@ SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end
   *end = bytes;
   for (size_t at = 0; at < bytes;) {
     size_t piece = hd_min(bytes - at, sizeof present * page);
-    if (failed(hd_syscall3(SYS_mincore, (const uint8_t *)address + at, piece, present))) return 0;
+    if (hd_linux_failed(hd_syscall3(SYS_mincore, (const uint8_t *)address + at, piece, present))) return 0;
     for (size_t i = 0; i * page < piece; i++) {
       at += page;
       if ((present[i] & 1u) == 0) continue;

@@ -39,7 +39,7 @@ const struct work works[] = {
     {"look", work_look, 24 << 20},
 };
 const size_t work_count = sizeof works / sizeof works[0];
-static const char *const mode_names[] = {"off", "once", "from", "every", "kind"};
+static const char *const mode_names[] = {"off", "once", "from", "every", "kind", "twice"};
 
 atomic_bool work_refused, work_all_granted;
 
@@ -236,7 +236,7 @@ static void try_numbers(const struct work *work, hd_fault_mode mode, hd_fault_ki
 }
 
 static void try_mode(const struct work *work, hd_fault_mode mode) {
-  if (mode != HD_FAULT_KIND_ONCE) {
+  if (mode < HD_FAULT_KIND_ONCE) {
     try_numbers(work, mode, 0, mode == HD_FAULT_EVERY ? shared->calls / 2 : shared->calls);
     return;
   }
@@ -249,7 +249,7 @@ static void try_work(const struct work *work, unsigned mode) {
   start_trial(work, (hd_fault_plan){.mode = HD_FAULT_OFF});
   await_all();
   if (failures > 0) return;
-  for (unsigned m = HD_FAULT_ONCE; m <= HD_FAULT_KIND_ONCE; m++) {
+  for (unsigned m = HD_FAULT_ONCE; m <= HD_FAULT_KIND_TWICE; m++) {
     if (mode == 0 || m == mode) try_mode(work, m);
   }
   await_all();
@@ -290,7 +290,7 @@ int main(int argc, char **argv) {
     list();
     return failures > 0;
   }
-  unsigned mode = mode_name == NULL ? 0 : find(mode_names, 5, mode_name), kind = 0;
+  unsigned mode = mode_name == NULL ? 0 : find(mode_names, sizeof mode_names / sizeof *mode_names, mode_name), kind = 0;
   while (kind_name != NULL && strcmp(hdi_fault_kind_name(kind), kind_name) != 0) {
     TS_CHECK(++kind < HD_FAULT_KIND_COUNT, "no kind %s", kind_name);
   }

@@ -93,7 +93,7 @@ RESIZING = [
           "(kind == HD_UNIT_DIRTY || kind == HD_UNIT_CLEAN);"),
     Fault("a run grows at the top without a look whether it may", "core/space.c", "growth",
           " && hdi_space_grow(space, top + more) == HD_CLAIM_DONE", ""),
-    Fault("pages are moved although a limit forbids it", "os/os_linux.c", "unit.large_moves",
+    Fault("pages are moved although a limit forbids it", "os/linux_move.c", "unit.large_moves",
           "!hdi_os.can_move || is_at_limit()", "!hdi_os.can_move"),
     Fault("aligned_realloc copies the new length", "core/api.c", "unit.large_moves",
           "  memcpy(block, p, hd_min(old, bytes));\n", "  memcpy(block, p, bytes);\n"),

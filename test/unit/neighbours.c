@@ -186,6 +186,7 @@ static void behind_the_table(void) {
 static void no_table_for_the_place(void) {
   if (HD_NARROW) return;
   hdi_options.thp = HD_THP_NEVER; /* runs as long as what is asked for */
+  NEED(hdi_space_grow(&hdi_space, HD_COMMIT_UNITS) == HD_CLAIM_DONE);
   size_t have = hd_load_acquire(&hdi_space.committed);
   NEED(plant(hdi_space.base + ((have + 400) << HD_UNIT_SHIFT), 4 * HD_UNIT_BYTES));
   size_t rest = have - hd_load_acquire(&hdi_space.top);

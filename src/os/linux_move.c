@@ -1,0 +1,127 @@
+/* Memory that moves by its page tables, or that the program keeps where it is.
+ *
+ * The system keeps memory as ranges of like properties. Before Linux 6.17 it moves only what lies in one of them, and finds out when it has
+ * unmapped what lay at the target. Our memory is cut into ranges where huge pages are asked for, and programs cut it themselves where they
+ * lock pages or keep them from children: so a move goes range by range, and each is tried out first (decision 47).
+ * SPDX-License-Identifier: MIT */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "base/atomic.h"
+#include "base/bits.h"
+#include "os/linux_memory.h"
+#include "os/os.h"
+
+enum {
+  COLD = 20, /* MADV_COLD, from Linux 5.4 on */
+  ANSWER_MS = 256
+};
+
+HD_START_TEXT(overcommit_mode, "/proc/sys/vm/overcommit_memory");
+
+/* ---- memory that stays resident ---------------------------------------------------------------------------------- */
+
+static bool is_locked(void *page) { return !hd_linux_advise(page, hdi_os.page_bytes, COLD); }
+
+bool hd_linux_keeps_resident(void) {
+  static _Atomic uint64_t asked;
+  static atomic_bool answer;
+  uint64_t now = hdi_os_now_ms() / ANSWER_MS + 1;
+  if (hd_load_relaxed(&asked) == now) return hd_load_relaxed(&answer);
+  void *fresh = hd_linux_map(NULL, hdi_os.page_bytes, PROT_READ | PROT_WRITE, 0);
+  bool locked = is_locked((void *)hd_round_down((uintptr_t)&hdi_os, hdi_os.page_bytes)) || (fresh != NULL && is_locked(fresh));
+  if (fresh != NULL) hd_linux_unmap(fresh, hdi_os.page_bytes);
+  hd_store_relaxed(&answer, locked);
+  hd_store_relaxed(&asked, now);
+  return locked;
+}
+
+/* ---- whether anything may be moved ------------------------------------------------------------------------------- */
+
+static bool has_limit(int resource) {
+  uint64_t limit[2] = {UINT64_MAX, UINT64_MAX};
+  return !hd_linux_failed(hd_syscall6(SYS_prlimit64, 0, resource, 0, (long)limit, 0, 0)) && limit[0] != UINT64_MAX;
+}
+
+/* The system unmaps what lies at the target before it looks whether the process may have so much: where it then refuses, a hole is left. It
+ * does so under a limit on address space or data below present use, where not even a page is to be had; */
+static bool is_at_limit(void) {
+  if (!has_limit(RLIMIT_AS) && !has_limit(RLIMIT_DATA)) return false;
+  void *probe = hd_linux_map(NULL, hdi_os.page_bytes, PROT_READ | PROT_WRITE, 0);
+  if (probe != NULL) hd_linux_unmap(probe, hdi_os.page_bytes);
+  return probe == NULL;
+}
+
+/* and where memory is promised to all processes together, and another one may be faster. */
+static bool is_memory_promised(void) {
+  char mode = 0;
+  return hdi_os_read_file(overcommit_mode, &mode, 1) == 1 && mode == '2';
+}
+
+/* Whether the range that was moved away is still there, tried on a page of no use. An emulator (qemu-user 7.2) lets the call through and
+ * then takes the old range for unmapped: purges of it do nothing and say that they did, so memory would not read as zero. */
+static bool move_keeps_source(void) {
+  unsigned char present = 0;
+  size_t page = hdi_os.page_bytes;
+  uint8_t *probe = hd_linux_map(NULL, 2 * page, PROT_READ | PROT_WRITE, 0);
+  if (probe == NULL) return false;
+  bool kept = !hd_linux_failed(hd_linux_move(probe, probe + page, page));
+  kept = kept && !hd_linux_failed(hd_syscall3(SYS_mincore, probe, 1, &present)); /* one page, one byte */
+  hd_linux_unmap(probe, 2 * page);
+  return kept;
+}
+
+/* What is locked moves, but the memory that comes in its place is not. */
+static bool may_move(void) {
+  static atomic_bool tried;
+  if (!hdi_os.can_move || is_at_limit() || hd_linux_keeps_resident()) return false;
+  if (hd_load_relaxed(&tried)) return true;
+  if (is_memory_promised() || !move_keeps_source()) hdi_os.can_move = false; /* also before Linux 5.7 */
+  hd_store_relaxed(&tried, true);
+  return hdi_os.can_move;
+}
+
+/* ---- moving ------------------------------------------------------------------------------------------------------ */
+
+static bool is_one_range(uint8_t *from, size_t bytes) { return hd_linux_try_range(from, bytes) != -EFAULT; }
+
+/* How much of so many bytes can be moved at once; 0: nothing. */
+static size_t range_at(uint8_t *from, size_t bytes) {
+  size_t is_one = 0, is_not = bytes + hdi_os.page_bytes;
+  for (size_t at = bytes; at > is_one; at = hd_round_down(is_one + (is_not - is_one) / 2, hdi_os.page_bytes)) {
+    if (is_one_range(from, at)) is_one = at;
+    else is_not = at;
+  }
+  return is_one;
+}
+
+/* If the system refuses even so, the target may be unmapped. Nobody else maps memory there by chance. */
+static bool move_range(void *from, void *to, size_t bytes) {
+  if (!hd_linux_failed(hd_linux_move(from, to, bytes))) return true;
+  hd_linux_map(to, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+  return false;
+}
+
+/* What can't be moved, after a part that was. */
+static void copy_range(void *from, void *to, size_t bytes) {
+  memcpy(to, from, bytes);
+  if (!hdi_os_purge(from, bytes)) memset(from, 0, bytes);
+}
+
+bool hdi_os_move(void *from, void *to, size_t bytes) {
+  if (!may_move()) return false;
+  for (size_t at = 0; at < bytes;) {
+    size_t range = range_at((uint8_t *)from + at, bytes - at);
+    bool moved = range != 0 && move_range((uint8_t *)from + at, (uint8_t *)to + at, range);
+    if (!moved && at == 0) return false;
+    if (!moved) {
+      copy_range((uint8_t *)from + at, (uint8_t *)to + at, bytes - at);
+      return true;
+    }
+    at += range;
+  }
+  return true;
+}
