@@ -90,7 +90,7 @@ static bool is_one_range(uint8_t *from, size_t bytes) { return hd_linux_try_rang
 
 /* How much of so many bytes can be moved at once; 0: nothing. */
 static size_t range_at(uint8_t *from, size_t bytes) {
-  size_t is_one = 0, is_not = bytes + hdi_os.page_bytes;
+  size_t is_one = 0, is_not = bytes;
   for (size_t at = bytes; at > is_one; at = hd_round_down(is_one + (is_not - is_one) / 2, hdi_os.page_bytes)) {
     if (is_one_range(from, at)) is_one = at;
     else is_not = at;

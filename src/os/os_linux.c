@@ -154,15 +154,21 @@ bool hdi_os_commit(void *address, size_t bytes) {
 
 bool hdi_os_close(void *address, size_t bytes) { return !hd_linux_failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_NONE)); }
 
+/* Pages that a program has locked are not given up for the asking: before Linux 5.18 they have to be unlocked. */
+static bool give_up_locked(void *address, size_t bytes) {
+  if (hd_linux_advise(address, bytes, DONTNEED_LOCKED)) return true;
+  return !hd_linux_failed(hd_syscall3(SYS_munlock, address, bytes, 0)) && hd_linux_advise(address, bytes, MADV_DONTNEED);
+}
+
 bool hdi_os_guard(void *address, size_t bytes, bool on) {
   if (!on) return hdi_os_commit(address, bytes);
-  bool empty = hd_linux_advise(address, bytes, MADV_DONTNEED) || hd_linux_advise(address, bytes, DONTNEED_LOCKED);
+  bool empty = hd_linux_advise(address, bytes, MADV_DONTNEED) || give_up_locked(address, bytes);
   return empty && hdi_os_close(address, bytes);
 }
 
 /* A program may have locked pages of its blocks, and freed those. */
 bool hdi_os_purge(void *address, size_t bytes) {
-  return hd_linux_advise(address, bytes, MADV_DONTNEED) || (!hd_linux_keeps_resident() && hd_linux_advise(address, bytes, DONTNEED_LOCKED));
+  return hd_linux_advise(address, bytes, MADV_DONTNEED) || (!hd_linux_keeps_resident() && give_up_locked(address, bytes));
 }
 
 long hd_linux_move(void *from, void *to, size_t bytes) {

@@ -633,4 +633,41 @@ ROWS = [
     Fault("a row is no proof of pages", "core/space_huge.c", "unit.huge", "touch == HD_TOUCH_SURE ? 1 : to - from", "to - from"),
 ]
 
-OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS, *AHEAD, *ORDER, *ROWS]
+MOVES = [
+    Fault("nobody is asked whether it is one range", "os/linux_move.c", "unit.moves",
+          "    if (is_one_range(from, at)) is_one = at;\n    else is_not = at;\n", "    is_one = at;\n    (void)is_one_range;\n"),
+    Fault("a hole stays where a move was refused", "os/linux_move.c", "unit.moves",
+          "  hd_linux_map(to, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);\n", ""),
+    Fault("a move that was refused in the middle counts as none", "os/linux_move.c", "unit.moves",
+          "    if (!moved && at == 0) return false;\n", "    if (!moved) return false;\n"),
+    Fault("the rest of a move is not copied", "os/linux_move.c", "unit.moves", "  memcpy(to, from, bytes);\n", ""),
+    Fault("what was copied stays in the source", "os/linux_move.c", "unit.moves",
+          "  if (!hdi_os_purge(from, bytes)) memset(from, 0, bytes);\n", ""),
+    Fault("a limit on data is not looked for", "os/linux_move.c", "unit.moves", " && !has_limit(RLIMIT_DATA)", ""),
+    Fault("locked memory is moved", "os/linux_move.c", "unit.moves", "is_at_limit() || hd_linux_keeps_resident())", "is_at_limit())"),
+    Fault("only what is there already counts as locked", "os/linux_move.c", "unit.moves",
+          " || (fresh != NULL && is_locked(fresh));", ";"),
+    Fault("only what is to come counts as locked", "os/linux_move.c", "unit.moves",
+          "bool locked = is_locked((void *)hd_round_down((uintptr_t)&hdi_os, hdi_os.page_bytes)) || (", "bool locked = ("),
+    Fault("what was locked once is so for ever", "os/linux_move.c", "unit.moves",
+          "  if (hd_load_relaxed(&asked) == now) return", "  if (hd_load_relaxed(&answer)) return"),
+    Fault("locked memory is given back", "os/os_linux.c", "unit.moves",
+          "(!hd_linux_keeps_resident() && give_up_locked(", "(give_up_locked("),
+    Fault("locked pages stay when their blocks are freed", "os/os_linux.c", "unit.moves",
+          "(!hd_linux_keeps_resident() && give_up_locked(address, bytes));", "false;"),
+    Fault("nothing goes back behind a run that the system refuses", "core/space.c", "unit.locked",
+          "      refusals++;\n", "      refusals = REFUSALS_MOST;\n"),
+    Fault("the helper waits for what the system does not take", "core/purge.c", "unit.locked",
+          "(left != 0 && !hd_load_relaxed(&hdi_space.refuses));", "left != 0;"),
+    Fault("a small process claims a whole step", "core/space_grow.c", "unit.locked",
+          "  return hd_min(hd_max(as_much, HD_COMMIT_FIRST), HD_COMMIT_UNITS);\n", "  return hd_max(as_much, HD_COMMIT_UNITS);\n"),
+    Fault("a large process claims little at a time", "core/space_grow.c", "unit.locked",
+          "  return hd_min(hd_max(as_much, HD_COMMIT_FIRST), HD_COMMIT_UNITS);\n",
+          "  return hd_min(as_much + HD_COMMIT_FIRST, HD_COMMIT_FIRST);\n"),
+    Fault("the collector is ready for all addresses", "core/purge.c", "unit.locked",
+          "units = hd_min(hd_round_up(hd_max(end, 2 * purge.sight_units) + 1, SIGHTS), most);", "units = most;"),
+    Fault("the collector is ready for what there was at first", "core/purge.c", "unit.locked",
+          "  if (purge.sights != NULL && end <= purge.sight_units) return end;\n", "  if (purge.sights != NULL) return end;\n"),
+]
+
+OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS, *AHEAD, *ORDER, *ROWS, *MOVES]

@@ -23,7 +23,7 @@
 
 static size_t committed(void) { return hd_load_acquire(&hdi_space.committed); }
 
-/* No more than 4 MiB, twice what was handed out, or 32 MiB beyond it. */
+/* No more than 4 MiB, twice what was handed out, or 32 MiB beyond it. The blocks stay: what comes later lies behind them. */
 static void test_in_proportion(void **state) {
   (void)state;
   enum { BLOCKS = 100 };
@@ -37,7 +37,6 @@ static void test_in_proportion(void **state) {
     assert_in_range(committed(), top, top + HD_COMMIT_UNITS);
   }
   assert_int_equal(committed() % HD_COMMIT_UNITS, 0); /* by then as few steps as can be */
-  for (int i = 0; i < BLOCKS; i++) hd_free(blocks[i]);
 }
 
 /* Writable memory of its own that the process has, touched or not, as the system counts it. */
@@ -60,6 +59,22 @@ static void test_collector_needs_little(void **state) {
   hd_collect(0);
   assert_in_range(data_bytes(), before, before + MIB);
   hd_free(p);
+}
+
+/* Pages that lie far behind the others, too. */
+static void test_collector_sees_far(void **state) {
+  (void)state;
+  enum { BLOCKS = 600, BYTES = 5000 };
+  static uint8_t *blocks[BLOCKS];
+  void *far = hd_malloc(HD_GIB); /* none of it is touched */
+  assert_non_null(far);
+  for (int i = 0; i < BLOCKS; i++) assert_non_null(blocks[i] = memset(hd_malloc(BYTES), 1, BYTES));
+  assert_true((size_t)(blocks[BLOCKS - 1] - hdi_space.base) > HD_GIB);
+  for (int i = 1; i < BLOCKS; i++) hd_free(blocks[i]);
+  assert_true(hd_collect(0));
+  assert_int_equal(ts_resident((void *)hd_round_down((uintptr_t)blocks[BLOCKS - 1], ts_os_page()), ts_os_page()), 0);
+  hd_free(blocks[0]);
+  hd_free(far);
 }
 
 /* ---- memory that stays -------------------------------------------------------------------------------------------- */
@@ -141,6 +156,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_in_proportion),
       cmocka_unit_test(test_collector_needs_little),
+      cmocka_unit_test(test_collector_sees_far),
       cmocka_unit_test(test_others_go),
       cmocka_unit_test(test_helper_ends),
   };
