@@ -1,5 +1,5 @@
-/* Blocks of 64 KiB to 12 MiB that are taken, grown, cut and freed at random. Of some the program has locked pages, keeps them out of dumps, or
- * wants no huge pages for them: what moves pages, asks for huge ones, and takes memory back. Every block knows what is in it.
+/* Blocks of 64 KiB to 12 MiB that are taken, grown, cut and freed at random. Of some the program has locked pages, keeps them out of dumps,
+ * or wants no huge pages for them: what moves pages, asks for huge ones, and takes memory back. Every block knows what is in it.
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
