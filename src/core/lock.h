@@ -28,7 +28,7 @@ enum { HD_LOCK_HELPER_STACK = 64 * 1024 };
 static inline unsigned hdi_lock_me(void) {
   uintptr_t here = (uintptr_t)__builtin_frame_address(0);
   if (here - hd_load_relaxed(&hdi_lock_helper_stack) < HD_LOCK_HELPER_STACK) return HD_LOCK_HELPER;
-  return (unsigned)((uintptr_t)__builtin_thread_pointer() >> 5 | 2) << 1;
+  return (unsigned)((uintptr_t)hd_thread_pointer() >> 5 | 2) << 1;
 }
 
 SLOW void hdi_lock_wait(hd_lock *lock);

@@ -17,6 +17,13 @@
 #ifdef __GLIBC__
 enum { TEXT_BYTES = 4096 };
 
+#if !__GLIBC_PREREQ(2, 33)
+struct mallinfo2 {
+  size_t arena, ordblks, smblks, hblks, hblkhd, usmblks, fsmblks, uordblks, fordblks, keepcost;
+};
+struct mallinfo2 mallinfo2(void);
+#endif
+
 HD_EXPORT int malloc_trim(size_t pad) { return hd_collect(pad) ? 1 : 0; }
 
 /* Nothing of the C library's tuning has a meaning here; unknown numbers are errors there too. */
