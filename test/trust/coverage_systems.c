@@ -318,6 +318,27 @@ static void refused_step(void) {
   use();
 }
 
+/* As many blocks as there are, each with the one before it. */
+static void **take_all(void **last, size_t bytes) {
+  for (void **p; (p = hd_malloc(bytes)) != NULL; last = p) *p = (void *)last;
+  return last;
+}
+
+/* A heap's first block of whole system pages finds no unit that is free. */
+static void no_unit_for_one_block(void) {
+  hd_free(hd_malloc(1));
+  refuse.claim = refuse.commit = -1;
+  void **last = take_all(take_all(NULL, 200001), 3001);
+  errno = 0;
+  TS_CHECK(hd_calloc(1, 4096) == NULL && errno == ENOMEM, "a block is refused");
+  for (void **before; last != NULL; last = before) {
+    before = (void **)*last;
+    hd_free((void *)last);
+  }
+  refuse.claim = refuse.commit = 0;
+  use();
+}
+
 /* From the start on there is room for a unit and never for a whole step: the table of units grows in place, within its page at first. */
 static void unit_by_unit(void) {
   enum { UNITS = 40 };
@@ -555,7 +576,7 @@ static const struct system systems[] = {
     {"common_file", common_file}, {"empty_file", empty_file}, {"odd_environment", odd_environment}, {"no_environment", no_environment},
     {"nothing_behind", nothing_behind}, {"busy_start", busy_start}, {"many_moves", many_moves},
     {"reserved_then_refused", reserved_then_refused}, {"refused_step", refused_step}, {"unit_by_unit", unit_by_unit},
-    {"refused_beside_others", refused_beside_others},
+    {"refused_beside_others", refused_beside_others}, {"no_unit_for_one_block", no_unit_for_one_block},
     {"idle_helper", idle_helper}, {"little_memory", little_memory}, {"much_memory", much_memory},
     {"few_looks", few_looks},
 };
