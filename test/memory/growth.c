@@ -17,8 +17,10 @@ static long faults(void) {
   return usage.ru_minflt;
 }
 
+/* Such of 2 MiB, as they are where a page has 4 KiB. */
 static int huge_pages_on_request(void) {
   char text[64] = "";
+  if (ts_os_page() != 4096) return 0;
   FILE *file = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
   if (file == NULL) return 0;
   size_t got = fread(text, 1, sizeof text - 1, file);
