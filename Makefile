@@ -11,7 +11,7 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 ARGS ?=
 
-.PHONY: build debug demo test test-long test-apps test-cross test-faults coverage fuzz judge soak install bench bench-arena lint fmt clean help
+.PHONY: build debug demo test test-long test-apps test-cross test-kernel test-faults coverage fuzz judge soak install bench bench-arena lint fmt clean help
 .DEFAULT_GOAL := build
 
 ## build     build/libheddle.so, build/libheddle.a and build/heddle-override.o (the default)
@@ -57,6 +57,12 @@ test-apps: build
 test-cross: build
 	@scripts/setup test
 	@$(PYTHON) test/cross/run all $(ARGS)
+
+## test-kernel  another Linux kernel in an emulated machine (ARGS="--kernel FILE" for one of your own)
+test-kernel: build
+	@scripts/setup test
+	@$(CMAKE) --build build -j$(JOBS)
+	@$(PYTHON) test/kernel/run --build build $(ARGS)
 
 ## test-faults  seeded faults in the core: which layer of tests finds each (ARGS=--help)
 test-faults: build

@@ -13,30 +13,30 @@
 #define MAP_FIXED_NOREPLACE 0x100000
 #endif
 
-static inline bool hd_linux_failed(long result) { return result < 0 && result > -4096; }
+static inline bool hdi_linux_failed(long result) { return result < 0 && result > -4096; }
 
-static inline long hd_linux_try_map(void *hint, size_t bytes, int protection, int extra) {
+static inline long hdi_linux_try_map(void *hint, size_t bytes, int protection, int extra) {
   return hd_syscall_mmap(hint, bytes, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | extra);
 }
 
-static inline void *hd_linux_map(void *hint, size_t bytes, int protection, int extra) {
-  long result = hd_linux_try_map(hint, bytes, protection, extra);
-  return hd_linux_failed(result) ? NULL : (void *)result;
+static inline void *hdi_linux_map(void *hint, size_t bytes, int protection, int extra) {
+  long result = hdi_linux_try_map(hint, bytes, protection, extra);
+  return hdi_linux_failed(result) ? NULL : (void *)result;
 }
 
-static inline void hd_linux_unmap(void *address, size_t bytes) { hd_syscall3(SYS_munmap, address, bytes, 0); }
+static inline void hdi_linux_unmap(void *address, size_t bytes) { hd_syscall3(SYS_munmap, address, bytes, 0); }
 
-static inline bool hd_linux_advise(void *address, size_t bytes, int advice) {
-  return !hd_linux_failed(hd_syscall3(SYS_madvise, address, bytes, advice));
+static inline bool hdi_linux_advise(void *address, size_t bytes, int advice) {
+  return !hdi_linux_failed(hd_syscall3(SYS_madvise, address, bytes, advice));
 }
 
 /* Whether the program has all its memory locked (mlockall): what it has, or what it maps from now on. What is locked can't be called cold.
  * The answer may be a quarter of a second old. */
-bool hd_linux_keeps_resident(void);
+bool hdi_linux_keeps_resident(void);
 
 /* The system's own move, which leaves the source mapped; and a call that always fails, with EFAULT where the range is more than one of the
  * system's and that would not move it. Tests put an older system in their place. */
-long hd_linux_move(void *from, void *to, size_t bytes);
-long hd_linux_try_range(void *from, size_t bytes);
+long hdi_linux_move(void *from, void *to, size_t bytes);
+long hdi_linux_try_range(void *from, size_t bytes);
 
 #endif

@@ -24,16 +24,16 @@ HD_START_TEXT(overcommit_mode, "/proc/sys/vm/overcommit_memory");
 
 /* ---- memory that stays resident ---------------------------------------------------------------------------------- */
 
-static bool is_locked(void *page) { return !hd_linux_advise(page, hdi_os.page_bytes, COLD); }
+static bool is_locked(void *page) { return !hdi_linux_advise(page, hdi_os.page_bytes, COLD); }
 
-bool hd_linux_keeps_resident(void) {
+bool hdi_linux_keeps_resident(void) {
   static _Atomic uint64_t asked;
   static atomic_bool answer;
   uint64_t now = hdi_os_now_ms() / ANSWER_MS + 1;
   if (hd_load_relaxed(&asked) == now) return hd_load_relaxed(&answer);
-  void *fresh = hd_linux_map(NULL, hdi_os.page_bytes, PROT_READ | PROT_WRITE, 0);
+  void *fresh = hdi_linux_map(NULL, hdi_os.page_bytes, PROT_READ | PROT_WRITE, 0);
   bool locked = is_locked((void *)hd_round_down((uintptr_t)&hdi_os, hdi_os.page_bytes)) || (fresh != NULL && is_locked(fresh));
-  if (fresh != NULL) hd_linux_unmap(fresh, hdi_os.page_bytes);
+  if (fresh != NULL) hdi_linux_unmap(fresh, hdi_os.page_bytes);
   hd_store_relaxed(&answer, locked);
   hd_store_relaxed(&asked, now);
   return locked;
@@ -43,15 +43,15 @@ bool hd_linux_keeps_resident(void) {
 
 static bool has_limit(int resource) {
   uint64_t limit[2] = {UINT64_MAX, UINT64_MAX};
-  return !hd_linux_failed(hd_syscall6(SYS_prlimit64, 0, resource, 0, (long)limit, 0, 0)) && limit[0] != UINT64_MAX;
+  return !hdi_linux_failed(hd_syscall6(SYS_prlimit64, 0, resource, 0, (long)limit, 0, 0)) && limit[0] != UINT64_MAX;
 }
 
 /* The system unmaps what lies at the target before it looks whether the process may have so much: where it then refuses, a hole is left. It
  * does so under a limit on address space or data below present use, where not even a page is to be had; */
 static bool is_at_limit(void) {
   if (!has_limit(RLIMIT_AS) && !has_limit(RLIMIT_DATA)) return false;
-  void *probe = hd_linux_map(NULL, hdi_os.page_bytes, PROT_READ | PROT_WRITE, 0);
-  if (probe != NULL) hd_linux_unmap(probe, hdi_os.page_bytes);
+  void *probe = hdi_linux_map(NULL, hdi_os.page_bytes, PROT_READ | PROT_WRITE, 0);
+  if (probe != NULL) hdi_linux_unmap(probe, hdi_os.page_bytes);
   return probe == NULL;
 }
 
@@ -66,18 +66,18 @@ static bool is_memory_promised(void) {
 static bool move_keeps_source(void) {
   unsigned char present = 0;
   size_t page = hdi_os.page_bytes;
-  uint8_t *probe = hd_linux_map(NULL, 2 * page, PROT_READ | PROT_WRITE, 0);
+  uint8_t *probe = hdi_linux_map(NULL, 2 * page, PROT_READ | PROT_WRITE, 0);
   if (probe == NULL) return false;
-  bool kept = !hd_linux_failed(hd_linux_move(probe, probe + page, page));
-  kept = kept && !hd_linux_failed(hd_syscall3(SYS_mincore, probe, 1, &present)); /* one page, one byte */
-  hd_linux_unmap(probe, 2 * page);
+  bool kept = !hdi_linux_failed(hdi_linux_move(probe, probe + page, page));
+  kept = kept && !hdi_linux_failed(hd_syscall3(SYS_mincore, probe, 1, &present)); /* one page, one byte */
+  hdi_linux_unmap(probe, 2 * page);
   return kept;
 }
 
 /* What is locked moves, but the memory that comes in its place is not. */
 static bool may_move(void) {
   static atomic_bool tried;
-  if (!hdi_os.can_move || is_at_limit() || hd_linux_keeps_resident()) return false;
+  if (!hdi_os.can_move || is_at_limit() || hdi_linux_keeps_resident()) return false;
   if (hd_load_relaxed(&tried)) return true;
   if (is_memory_promised() || !move_keeps_source()) hdi_os.can_move = false; /* also before Linux 5.7 */
   hd_store_relaxed(&tried, true);
@@ -86,7 +86,7 @@ static bool may_move(void) {
 
 /* ---- moving ------------------------------------------------------------------------------------------------------ */
 
-static bool is_one_range(uint8_t *from, size_t bytes) { return hd_linux_try_range(from, bytes) != -EFAULT; }
+static bool is_one_range(uint8_t *from, size_t bytes) { return hdi_linux_try_range(from, bytes) != -EFAULT; }
 
 /* How much of so many bytes can be moved at once; 0: nothing. */
 static size_t range_at(uint8_t *from, size_t bytes) {
@@ -100,8 +100,8 @@ static size_t range_at(uint8_t *from, size_t bytes) {
 
 /* If the system refuses even so, the target may be unmapped. Nobody else maps memory there by chance. */
 static bool move_range(void *from, void *to, size_t bytes) {
-  if (!hd_linux_failed(hd_linux_move(from, to, bytes))) return true;
-  hd_linux_map(to, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+  if (!hdi_linux_failed(hdi_linux_move(from, to, bytes))) return true;
+  hdi_linux_map(to, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
   return false;
 }
 

@@ -35,7 +35,7 @@ hd_os_facts hdi_os;
 
 long hdi_os_read_file(const char *path, char *buffer, size_t bytes) {
   long fd = hd_syscall6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
-  if (hd_linux_failed(fd)) return -1;
+  if (hdi_linux_failed(fd)) return -1;
   size_t have = 0;
   while (have < bytes) {
     long part = hd_syscall3(SYS_read, fd, buffer + have, bytes - have);
@@ -87,7 +87,7 @@ static void read_ram(void) {
     char tail[64];
   } info;
   memset(&info, 0, sizeof info);
-  if (hd_linux_failed(hd_syscall3(SYS_sysinfo, &info, 0, 0))) return;
+  if (hdi_linux_failed(hd_syscall3(SYS_sysinfo, &info, 0, 0))) return;
   uint64_t bytes = (uint64_t)info.total * (info.unit ? info.unit : 1);
   hdi_os.ram_bytes = bytes > SIZE_MAX ? SIZE_MAX : (size_t)bytes;
 }
@@ -111,11 +111,11 @@ void hdi_os_init(void) {
 /* An exact mapping rarely falls on the alignment; the range just below it is free more often than not, and asking for
  * that one costs no address space that a limit would count. */
 static void *reserve_near(size_t bytes, size_t alignment, int protection) {
-  void *first = hd_linux_map(NULL, bytes, protection, 0);
+  void *first = hdi_linux_map(NULL, bytes, protection, 0);
   if (first == NULL || ((uintptr_t)first & (alignment - 1)) == 0) return first;
   hdi_os_unreserve(first, bytes);
   void *wanted = (void *)hd_round_down((uintptr_t)first, alignment);
-  void *second = hd_linux_map(wanted, bytes, protection, MAP_FIXED_NOREPLACE);
+  void *second = hdi_linux_map(wanted, bytes, protection, MAP_FIXED_NOREPLACE);
   if (second == wanted) return second;
   if (second != NULL) hdi_os_unreserve(second, bytes);
   return NULL;
@@ -127,7 +127,7 @@ void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable) {
   if (near != NULL) return near;
   size_t wide = bytes + alignment;
   if (wide < bytes) return NULL;
-  uint8_t *range = hd_linux_map(NULL, wide, protection, 0);
+  uint8_t *range = hdi_linux_map(NULL, wide, protection, 0);
   if (range == NULL) return NULL;
   uint8_t *start = (uint8_t *)hd_round_up((uintptr_t)range, alignment);
   if (start > range) hdi_os_unreserve(range, (size_t)(start - range));
@@ -137,51 +137,51 @@ void *hdi_os_reserve(size_t bytes, size_t alignment, bool readable) {
 }
 
 hd_claim hdi_os_claim(void *address, size_t bytes) {
-  long got = hd_linux_try_map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
+  long got = hdi_linux_try_map(address, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);
   if (got == (long)address) return HD_CLAIM_DONE;
-  if (hd_linux_failed(got)) return got == -EEXIST ? HD_CLAIM_TAKEN : HD_CLAIM_REFUSED;
+  if (hdi_linux_failed(got)) return got == -EEXIST ? HD_CLAIM_TAKEN : HD_CLAIM_REFUSED;
   hdi_os_unreserve((void *)got, bytes); /* a kernel that takes the address for a mere wish */
   return HD_CLAIM_TAKEN;
 }
 
-void hdi_os_unreserve(void *address, size_t bytes) { hd_linux_unmap(address, bytes); }
+void hdi_os_unreserve(void *address, size_t bytes) { hdi_linux_unmap(address, bytes); }
 
 void hdi_os_unclaim(void *address, size_t bytes) { hdi_os_unreserve(address, bytes); }
 
 bool hdi_os_commit(void *address, size_t bytes) {
-  return !hd_linux_failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE));
+  return !hdi_linux_failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_READ | PROT_WRITE));
 }
 
-bool hdi_os_close(void *address, size_t bytes) { return !hd_linux_failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_NONE)); }
+bool hdi_os_close(void *address, size_t bytes) { return !hdi_linux_failed(hd_syscall3(SYS_mprotect, address, bytes, PROT_NONE)); }
 
 /* Pages that a program has locked are not given up for the asking: before Linux 5.18 they have to be unlocked. */
 static bool give_up_locked(void *address, size_t bytes) {
-  if (hd_linux_advise(address, bytes, DONTNEED_LOCKED)) return true;
-  return !hd_linux_failed(hd_syscall3(SYS_munlock, address, bytes, 0)) && hd_linux_advise(address, bytes, MADV_DONTNEED);
+  if (hdi_linux_advise(address, bytes, DONTNEED_LOCKED)) return true;
+  return !hdi_linux_failed(hd_syscall3(SYS_munlock, address, bytes, 0)) && hdi_linux_advise(address, bytes, MADV_DONTNEED);
 }
 
 bool hdi_os_guard(void *address, size_t bytes, bool on) {
   if (!on) return hdi_os_commit(address, bytes);
-  bool empty = hd_linux_advise(address, bytes, MADV_DONTNEED) || give_up_locked(address, bytes);
+  bool empty = hdi_linux_advise(address, bytes, MADV_DONTNEED) || give_up_locked(address, bytes);
   return empty && hdi_os_close(address, bytes);
 }
 
 /* A program may have locked pages of its blocks, and freed those. */
 bool hdi_os_purge(void *address, size_t bytes) {
-  return hd_linux_advise(address, bytes, MADV_DONTNEED) || (!hd_linux_keeps_resident() && give_up_locked(address, bytes));
+  return hdi_linux_advise(address, bytes, MADV_DONTNEED) || (!hdi_linux_keeps_resident() && give_up_locked(address, bytes));
 }
 
-long hd_linux_move(void *from, void *to, size_t bytes) {
+long hdi_linux_move(void *from, void *to, size_t bytes) {
   return hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
 }
 
 /* May it grow where it is, to the end of all addresses? It never may, but whether it is one range is looked at first. Newer systems look at
  * the length before that, and move several ranges at once. */
-long hd_linux_try_range(void *from, size_t bytes) {
+long hdi_linux_try_range(void *from, size_t bytes) {
   return hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)hd_round_down(SIZE_MAX, hdi_os.page_bytes), 0, 0, 0);
 }
 
-void hdi_os_huge(void *address, size_t bytes, bool on) { hd_linux_advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
+void hdi_os_huge(void *address, size_t bytes, bool on) { hdi_linux_advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 
 static __attribute__((noinline)) uint64_t clock_ns(clockid_t clock) {
   struct timespec now = {0, 0};
@@ -193,7 +193,7 @@ uint64_t hdi_os_spent_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
 
 uint64_t hdi_os_touch(void *address, size_t bytes) {
   uint64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  return hd_linux_advise(address, bytes, POPULATE_WRITE) ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - before : 0;
+  return hdi_linux_advise(address, bytes, POPULATE_WRITE) ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - before : 0;
 }
 
 uint64_t hdi_os_now_ms(void) { return clock_ns(CLOCK_MONOTONIC_COARSE) / 1000000; /* in the vDSO */ }
@@ -209,15 +209,15 @@ void hdi_os_wait(atomic_uint *word, unsigned expected, unsigned timeout_ms) {
 
 void hdi_os_wake(atomic_uint *word) { hd_syscall6(SYS_futex, (long)word, FUTEX_WAKE_OWN, INT_MAX, 0, 0, 0); }
 
-bool hdi_os_heavy_barrier(void) { return !hd_linux_failed(hd_syscall3(SYS_membarrier, BARRIER_NOW, 0, 0)); }
+bool hdi_os_heavy_barrier(void) { return !hdi_linux_failed(hd_syscall3(SYS_membarrier, BARRIER_NOW, 0, 0)); }
 
-bool hdi_os_heavy_barrier_init(void) { return !hd_linux_failed(hd_syscall3(SYS_membarrier, BARRIER_PREPARE, 0, 0)); }
+bool hdi_os_heavy_barrier_init(void) { return !hdi_linux_failed(hd_syscall3(SYS_membarrier, BARRIER_PREPARE, 0, 0)); }
 
 void hdi_os_yield(void) { hd_syscall3(SYS_sched_yield, 0, 0, 0); }
 
 unsigned hdi_os_thread_id(void) { return (unsigned)hd_syscall3(SYS_gettid, 0, 0, 0); }
 
-bool hdi_os_thread_alive(unsigned thread_id) { return !hd_linux_failed(hd_syscall3(SYS_tgkill, hdi_os_process_id(), thread_id, 0)); }
+bool hdi_os_thread_alive(unsigned thread_id) { return !hdi_linux_failed(hd_syscall3(SYS_tgkill, hdi_os_process_id(), thread_id, 0)); }
 
 unsigned hdi_os_process_id(void) { return (unsigned)hd_syscall3(SYS_getpid, 0, 0, 0); }
 
@@ -247,7 +247,7 @@ SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end
   *end = bytes;
   for (size_t at = 0; at < bytes;) {
     size_t piece = hd_min(bytes - at, sizeof present * page);
-    if (hd_linux_failed(hd_syscall3(SYS_mincore, (const uint8_t *)address + at, piece, present))) return 0;
+    if (hdi_linux_failed(hd_syscall3(SYS_mincore, (const uint8_t *)address + at, piece, present))) return 0;
     for (size_t i = 0; i * page < piece; i++) {
       at += page;
       if ((present[i] & 1u) == 0) continue;

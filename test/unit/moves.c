@@ -49,22 +49,22 @@ static bool is_one_range(const void *from, size_t bytes) {
   return false;
 }
 
-long __real_hd_linux_try_range(void *from, size_t bytes);
-long __wrap_hd_linux_try_range(void *from, size_t bytes);
-long __wrap_hd_linux_try_range(void *from, size_t bytes) {
-  if (!older.on) return __real_hd_linux_try_range(from, bytes);
+long __real_hdi_linux_try_range(void *from, size_t bytes);
+long __wrap_hdi_linux_try_range(void *from, size_t bytes);
+long __wrap_hdi_linux_try_range(void *from, size_t bytes) {
+  if (!older.on) return __real_hdi_linux_try_range(from, bytes);
   return older.blind || is_one_range(from, bytes) ? -ENOMEM : -EFAULT;
 }
 
-long __real_hd_linux_move(void *from, void *to, size_t bytes);
-long __wrap_hd_linux_move(void *from, void *to, size_t bytes);
-long __wrap_hd_linux_move(void *from, void *to, size_t bytes) {
+long __real_hdi_linux_move(void *from, void *to, size_t bytes);
+long __wrap_hdi_linux_move(void *from, void *to, size_t bytes);
+long __wrap_hdi_linux_move(void *from, void *to, size_t bytes) {
   older.moves++;
-  if (!older.on) return __real_hd_linux_move(from, to, bytes);
+  if (!older.on) return __real_hdi_linux_move(from, to, bytes);
   munmap(to, bytes);
   if (!is_one_range(from, bytes)) return -EFAULT;
   if (older.most-- == 0) return -ENOMEM;
-  return __real_hd_linux_move(from, to, bytes);
+  return __real_hdi_linux_move(from, to, bytes);
 }
 
 static int setup(void **state) {
@@ -249,10 +249,10 @@ static void all_locked(void *argument) {
   const int *flags = argument;
   uint8_t *p = memory(), *to = memory();
   write_pages(p);
-  NEED(!hd_linux_keeps_resident());
+  NEED(!hdi_linux_keeps_resident());
   if (mlockall(*flags) != 0) _exit(SKIPPED);
   wait_for_answer();
-  NEED(hd_linux_keeps_resident());
+  NEED(hdi_linux_keeps_resident());
   uint8_t *later = memory();
   write_pages(later);
   uint8_t *locked = (*flags & MCL_CURRENT) != 0 ? p : later;
@@ -261,7 +261,7 @@ static void all_locked(void *argument) {
   NEED(!hdi_os_move(locked, to, PAGES * page()));
   munlockall();
   wait_for_answer();
-  NEED(!hd_linux_keeps_resident());
+  NEED(!hdi_linux_keeps_resident());
   NEED(hdi_os_purge(locked, PAGES * page()) && locked[0] == 0);
   _exit(0);
 }
