@@ -66,6 +66,7 @@ static void test_collector_sees_far(void **state) {
   (void)state;
   enum { BLOCKS = 600, BYTES = 5000 };
   static uint8_t *blocks[BLOCKS];
+  if (HD_NARROW) skip(); /* there is no far, and nothing lies in order */
   void *far = hd_malloc(HD_GIB); /* none of it is touched */
   assert_non_null(far);
   for (int i = 0; i < BLOCKS; i++) assert_non_null(blocks[i] = memset(hd_malloc(BYTES), 1, BYTES));
