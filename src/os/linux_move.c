@@ -112,16 +112,14 @@ static void copy_range(void *from, void *to, size_t bytes) {
 }
 
 bool hdi_os_move(void *from, void *to, size_t bytes) {
+  uint8_t *source = from, *target = to;
+  size_t at = 0;
   if (!may_move()) return false;
-  for (size_t at = 0; at < bytes;) {
-    size_t range = range_at((uint8_t *)from + at, bytes - at);
-    bool moved = range != 0 && move_range((uint8_t *)from + at, (uint8_t *)to + at, range);
-    if (!moved && at == 0) return false;
-    if (!moved) {
-      copy_range((uint8_t *)from + at, (uint8_t *)to + at, bytes - at);
-      return true;
-    }
-    at += range;
+  for (size_t range; at < bytes; at += range) {
+    range = range_at(source + at, bytes - at);
+    if (range == 0 || !move_range(source + at, target + at, range)) break;
   }
+  if (at == 0) return false;
+  if (at < bytes) copy_range(source + at, target + at, bytes - at);
   return true;
 }

@@ -30,8 +30,8 @@ static size_t some_words(void) {
 }
 
 /* A word on each page, and the last one. */
-static void fill(struct block *block, size_t from) {
-  for (size_t i = from; i < block->words; i += 512) block->p[i] = block->seed + i;
+static void fill(struct block *block) {
+  for (size_t i = 0; i < block->words; i += 512) block->p[i] = block->seed + i;
   block->p[block->words - 1] = ~block->seed;
 }
 
@@ -53,7 +53,7 @@ static void take(struct block *block) {
   block->p = zeroed ? calloc(block->words, sizeof(uint64_t)) : malloc(block->words * sizeof(uint64_t));
   TS_CHECK(block->p != NULL, "%zu words", block->words);
   for (size_t i = 0; zeroed && i < block->words; i += 64) TS_CHECK(block->p[i] == 0, "word %zu of %zu is not zero", i, block->words);
-  fill(block, 0);
+  fill(block);
 }
 
 /* The system keeps this part apart from the rest. */
@@ -80,7 +80,7 @@ static void resize(struct block *block) {
   TS_CHECK(block->p != NULL, "%zu words", words);
   block->words = words;
   check(block, kept);
-  fill(block, 0);
+  fill(block);
 }
 
 static void step(struct block *block) {

@@ -639,7 +639,7 @@ MOVES = [
     Fault("a hole stays where a move was refused", "os/linux_move.c", "unit.moves",
           "  hdi_linux_map(to, bytes, PROT_READ | PROT_WRITE, MAP_FIXED_NOREPLACE);\n", ""),
     Fault("a move that was refused in the middle counts as none", "os/linux_move.c", "unit.moves",
-          "    if (!moved && at == 0) return false;\n", "    if (!moved) return false;\n"),
+          "  if (at == 0) return false;\n", "  if (at < bytes) return false;\n"),
     Fault("the rest of a move is not copied", "os/linux_move.c", "unit.moves", "  memcpy(to, from, bytes);\n", ""),
     Fault("what was copied stays in the source", "os/linux_move.c", "unit.moves",
           "  if (!hdi_os_purge(from, bytes)) memset(from, 0, bytes);\n", ""),

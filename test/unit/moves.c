@@ -234,13 +234,7 @@ static void test_limits(void **state) {
 
 /* ---- locked memory ------------------------------------------------------------------------------------------------ */
 
-static void need(bool condition, int line) {
-  if (!condition) {
-    ts_print(2, "line %d\n", line);
-    _exit(1);
-  }
-}
-#define NEED(condition) need(condition, __LINE__)
+#define NEED(condition) TS_CHECK(condition, "in pid %d", (int)getpid())
 
 static void wait_for_answer(void) { ts_sleep_ms(600); }
 
