@@ -22,8 +22,8 @@
 /* On a table without addresses that every process reads: it lies on the page of those that the loader writes, which is closed then. */
 #define HD_LOADER_DATA __attribute__((section(".data.rel.ro")))
 #define HD_HIDDEN __attribute__((visibility("hidden"))) /* on a variable's declaration: reached without a table of addresses */
-/* A text that every start reads. It stands in the page of data that is written anyway: where constants lie, the first that is read brings
- * up to 64 KiB of the file into memory. */
+/* A text that every start reads, or many programs do soon after it. It stands in the page of data that is written anyway: where constants
+ * lie, the first that is read brings up to 64 KiB of the file into memory. */
 #define HD_START_TEXT(name, text) static char name[] __attribute__((section(".data.start"), aligned(1))) = text
 #define HD_EXPORT __attribute__((visibility("default")))
 

@@ -325,14 +325,15 @@ static bool waits_for_purge(void) {
   return left != before || (left != 0 && !hd_load_relaxed(&hdi_space.refuses));
 }
 
-/* One look. true: something is going on, come again. */
-static bool one_round(void) {
+/* One look, or the last one, when all that is free goes back, since the program may do nothing more. true: something is going on, come
+ * again. */
+static bool one_round(bool last) {
   bool changed = false;
   if (!hdi_lock_take_unless_fork(&purge.lock)) return true;
-  changed = hdi_thread_rest_orphans(false);
-  tidy_pages(false, NULL, &changed);
+  changed = hdi_thread_rest_orphans(last);
+  tidy_pages(last, NULL, &changed);
   if (changed || any_holds_blocks()) settle_all(NULL);
-  uint32_t delay = (uint32_t)(hd_load_owned(&hdi_options.purge_delay) / HD_TICK_MS);
+  uint32_t delay = last ? 0 : (uint32_t)(hd_load_owned(&hdi_options.purge_delay) / HD_TICK_MS);
   if (hd_load_owned(&hdi_options.purge)) hdi_space_purge(&hdi_space, hdi_space_tick() - delay, SIZE_MAX);
   if (hd_load_owned(&hdi_options.purge)) hdi_store_purge();
   hdi_region_open_shut();
@@ -349,7 +350,8 @@ static void helper_main(void) {
   unsigned quiet = 0;
   while (quiet < IDLE_ROUNDS) {
     hdi_os_wait(&nap, 0, hdi_purge_pause_ms(hd_load_relaxed(&hdi_space.top)));
-    quiet = one_round() ? 0 : quiet + 1;
+    bool last = hdi_os_helper_outranks(), changed = one_round(last);
+    quiet = last ? IDLE_ROUNDS : changed ? 0 : quiet + 1;
   }
   hd_store_release(&hdi_purge_running, 0u);
 }

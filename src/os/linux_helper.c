@@ -7,9 +7,11 @@
 #define _GNU_SOURCE
 #include <sched.h>
 #include <signal.h>
+#include <sys/auxv.h>
 
 #include "base/atomic.h"
 #include "base/bits.h"
+#include "os/linux_memory.h"
 #include "os/linux_syscall.h"
 #include "os/os.h"
 
@@ -22,9 +24,47 @@ bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, ato
   (void)run, (void)stack, (void)stack_bytes, (void)alive;
   return false;
 }
+
+bool hdi_os_helper_outranks(void) { return false; }
 #else
 
-enum { STORAGE_AT = 8192 /* the dummy block: variables of threads lie below it or above, as the machine has it */ };
+enum {
+  STORAGE_AT = 8192, /* the dummy block: variables of threads lie below it or above, as the machine has it */
+  RIGHTS_VERSION = 0x20080522 /* _LINUX_CAPABILITY_VERSION_3 */
+};
+
+/* A thread's capabilities: those in effect, those it may put in effect, those it hands on. Two words of each. */
+typedef struct rights {
+  struct {
+    uint32_t effective, permitted, inheritable;
+  } half[2];
+} rights;
+
+/* What the helper was born with; nothing where the process cannot have had more rights than anybody, and is not asked. */
+static rights helper_rights;
+
+static bool may_be_privileged(void) { return getauxval(AT_UID) == 0 || getauxval(AT_EUID) == 0 || getauxval(AT_SECURE) != 0; }
+
+static rights rights_of(long thread) {
+  const struct {
+    uint32_t version;
+    int thread;
+  } whose = {RIGHTS_VERSION, (int)thread};
+  rights found = {0};
+  if (hdi_linux_failed(hd_syscall3(SYS_capget, &whose, &found, 0))) return (rights){0};
+  return found;
+}
+
+static uint32_t lacks(const rights *has, const rights *wanted, int half) {
+  return (wanted->half[half].effective & ~has->half[half].effective) | (wanted->half[half].permitted & ~has->half[half].permitted);
+}
+
+/* The program's first thread stands for all of them. */
+bool hdi_os_helper_outranks(void) {
+  if ((helper_rights.half[0].permitted | helper_rights.half[1].permitted) == 0) return false;
+  rights program = rights_of(hd_syscall3(SYS_getpid, 0, 0, 0));
+  return (lacks(&program, &helper_rights, 0) | lacks(&program, &helper_rights, 1)) != 0;
+}
 
 /* clone() and, in the new thread, run() then exit: one piece of assembly, because the child returns on another stack. */
 #if defined(__x86_64__)
@@ -186,6 +226,7 @@ bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, ato
   storage[0] = storage; /* the thread pointer, where the ABI of x86-64 looks for it */
   uint64_t all = UINT64_MAX;
   uint64_t kept = 0;
+  helper_rights = may_be_privileged() ? rights_of(0) : (rights){0};
   atomic_store_explicit(alive, 1, memory_order_relaxed);
   hd_syscall6(SYS_rt_sigprocmask, SIG_BLOCK, (long)&all, (long)&kept, sizeof all, 0, 0);
   long result = clone_bare(flags, (void *)hd_round_down((uintptr_t)top, 16), storage, alive, run);

@@ -61,15 +61,15 @@ static bool is_memory_promised(void) {
   return hdi_os_read_file(overcommit_mode, &mode, 1) == 1 && mode == '2';
 }
 
-/* Whether the range that was moved away is still there, tried on a page of no use. An emulator (qemu-user 7.2) lets the call through and
- * then takes the old range for unmapped: purges of it do nothing and say that they did, so memory would not read as zero. */
+/* Whether the range that was moved away is still there, tried on a page of no use: a limit is written to it. An emulator (qemu-user 7.2)
+ * lets the call through and then takes the old range for unmapped: purges of it do nothing and say that they did, so memory would not read
+ * as zero. */
 static bool move_keeps_source(void) {
-  unsigned char present = 0;
   size_t page = hdi_os.page_bytes;
   uint8_t *probe = hdi_linux_map(NULL, 2 * page, PROT_READ | PROT_WRITE, 0);
   if (probe == NULL) return false;
   bool kept = !hdi_linux_failed(hdi_linux_move(probe, probe + page, page));
-  kept = kept && !hdi_linux_failed(hd_syscall3(SYS_mincore, probe, 1, &present)); /* one page, one byte */
+  kept = kept && !hdi_linux_failed(hd_syscall6(SYS_prlimit64, 0, RLIMIT_AS, 0, (long)probe, 0, 0));
   hdi_linux_unmap(probe, 2 * page);
   return kept;
 }

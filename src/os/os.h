@@ -93,6 +93,10 @@ bool hdi_os_heavy_barrier_init(void);
  * run must only call this contract. *alive becomes 0, with a wake, when the thread is gone. false on refusal. */
 bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, atomic_uint *alive);
 
+/* Whether the helper's thread has rights that the process has given up since it started. A thread keeps what it was born with, and the C
+ * library changes the rights of those alone that it knows. By the helper. */
+bool hdi_os_helper_outranks(void);
+
 /* Let others run. */
 void hdi_os_yield(void);
 
@@ -110,7 +114,7 @@ uint64_t hdi_os_random(void);
 size_t hdi_os_resident_bytes(void);
 
 /* The same for a range of whole pages; and where the last resident one of them ends, in bytes from the range's start: behind the range when
- * that is unknown. */
+ * that is unknown. Where the process's system calls are filtered one page in 64 is looked at in ranges of more than 128. */
 size_t hdi_os_resident_in(const void *address, size_t bytes);
 size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end);
 

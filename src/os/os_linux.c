@@ -2,7 +2,6 @@
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include <errno.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 
 #include "base/bits.h"
 #include "base/text.h"
+#include "os/linux_file.h"
 #include "os/linux_memory.h"
 #include "os/linux_syscall.h"
 #include "os/os.h"
@@ -34,16 +34,10 @@ enum {
 hd_os_facts hdi_os;
 
 long hdi_os_read_file(const char *path, char *buffer, size_t bytes) {
-  long fd = hd_syscall6(SYS_openat, AT_FDCWD, (long)path, O_RDONLY | O_CLOEXEC, 0, 0, 0);
+  long fd = hdi_linux_open(path);
   if (hdi_linux_failed(fd)) return -1;
-  size_t have = 0;
-  while (have < bytes) {
-    long part = hd_syscall3(SYS_read, fd, buffer + have, bytes - have);
-    if (part == -EINTR) continue;
-    if (part <= 0) break;
-    have += (size_t)part;
-  }
-  hd_syscall3(SYS_close, fd, 0, 0);
+  size_t have = hdi_linux_read(fd, buffer, bytes);
+  hdi_linux_close(fd);
   return (long)have;
 }
 
@@ -227,41 +221,6 @@ uint64_t hdi_os_random(void) {
   const void *seed = (const void *)getauxval(AT_RANDOM);
   if (seed != NULL) memcpy(&bits, seed, sizeof bits);
   return bits ^ (hdi_os_now_ms() * 0x9e3779b97f4a7c15u);
-}
-
-/* The second number of statm. */
-size_t hdi_os_resident_bytes(void) {
-  char text[128];
-  uint64_t pages = 0;
-  long length = hdi_os_read_file("/proc/self/statm", text, sizeof text - 1);
-  if (length <= 0) return 0;
-  text[length] = 0;
-  const char *second = strchr(text, ' ');
-  if (second == NULL || !hdi_text_read_bytes(second + 1, strcspn(second + 1, " "), &pages)) return 0;
-  return (size_t)pages * hdi_os.page_bytes;
-}
-
-SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end) {
-  unsigned char present[1024];
-  size_t page = hdi_os.page_bytes, count = 0, last = 0;
-  *end = bytes;
-  for (size_t at = 0; at < bytes;) {
-    size_t piece = hd_min(bytes - at, sizeof present * page);
-    if (hdi_linux_failed(hd_syscall3(SYS_mincore, (const uint8_t *)address + at, piece, present))) return 0;
-    for (size_t i = 0; i * page < piece; i++) {
-      at += page;
-      if ((present[i] & 1u) == 0) continue;
-      count += page;
-      last = at;
-    }
-  }
-  *end = last;
-  return count;
-}
-
-size_t hdi_os_resident_in(const void *address, size_t bytes) {
-  size_t end = 0;
-  return hdi_os_resident_until(address, bytes, &end);
 }
 
 void hdi_os_write(int fd, const char *text, size_t length) {

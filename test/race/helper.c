@@ -34,3 +34,5 @@ bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, ato
   else atomic_store_explicit(alive, 0, memory_order_relaxed);
   return started;
 }
+
+bool hdi_os_helper_outranks(void) { return false; }

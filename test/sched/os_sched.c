@@ -134,6 +134,8 @@ bool hdi_os_helper_start(void (*run)(void), void *stack, size_t stack_bytes, ato
   return false; /* models run the collector themselves */
 }
 
+bool hdi_os_helper_outranks(void) { return false; }
+
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 uint64_t hdi_os_spent_ns(void) { return 0; }

@@ -302,7 +302,7 @@ RETURN = [
     Fault("collect handles every page each time", "core/purge.c", "unit.collect",
           "  if (seen->swept) return false;\n", ""),
     Fault("the helper lets no orphan rest", "core/purge.c", "unit.orphans",
-          "  changed = hdi_thread_rest_orphans(false);\n", ""),
+          "  changed = hdi_thread_rest_orphans(last);\n", ""),
     Fault("orphans rest at once", "core/thread.c", "unit.orphans",
           "count_rounds(now ? REST_ROUNDS : 1)", "count_rounds(REST_ROUNDS)"),
     Fault("a heap rests once in its life", "core/thread.c", "unit.orphans",

@@ -1,5 +1,5 @@
-/* The helper and the collector: the helper goes on while the program changes its mind about purging; frees that others counted and did not
- * tell come in; heaps that are held under their lock are passed over.
+/* The helper and the collector: the helper goes on while the program changes its mind about purging, and ends at once where it has rights
+ * that the program has given up; frees that others counted and did not tell come in; heaps that are held under their lock are passed over.
  *
  * SPDX-License-Identifier: MIT */
 #include <pthread.h>
@@ -17,6 +17,7 @@
 #include "core/purge.h"
 #include "core/thread.h"
 #include "heddle.h"
+#include "os/os.h"
 
 enum { COUNT = 4000, BYTES = 5000 };
 static void *blocks[COUNT];
@@ -58,6 +59,30 @@ static void test_option_while_running(void **state) {
   for (int i = 0; i < COUNT; i++) hd_free(blocks[i]);
   hd_option_set("purge", "on");
   assert_true(goes_back(1 << 20));
+}
+
+static atomic_bool outranks;
+
+bool __wrap_hdi_os_helper_outranks(void);
+bool __wrap_hdi_os_helper_outranks(void) { return atomic_load(&outranks); }
+
+/* All that is free goes back with it, early or not: also pages that have just become empty, and what stands in magazines. */
+static void test_rights_given_up(void **state) {
+  (void)state;
+  assert_int_equal(hd_option_set("purge-delay", "60000"), HD_OK);
+  for (int round = 0; round < 2; round++) {
+    fill();
+    for (int i = 0; i < COUNT; i++) hd_free(blocks[i]);
+    assert_int_equal(hdi_purge_running, 1);
+    assert_true(cached() > 8 << 20);
+    atomic_store(&outranks, true);
+    for (int i = 0; i < 100 && hdi_purge_running != 0; i++) ts_sleep_ms(20);
+    atomic_store(&outranks, false);
+    assert_int_equal(hdi_purge_running, 0);
+    assert_true(cached() < 1 << 20);
+    ts_sleep_ms(50); /* its thread ends */
+  }
+  assert_int_equal(hd_option_set("purge-delay", "0"), HD_OK);
 }
 
 /* What stands in a magazine changes no page, and goes back all the same while the helper is there. */
@@ -187,6 +212,7 @@ static void test_locked_heaps(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_option_while_running),
+      cmocka_unit_test(test_rights_given_up),
       cmocka_unit_test(test_magazines_rest),
       cmocka_unit_test(test_long_pages_rest_sooner),
       cmocka_unit_test(test_pages_of_explicit_heaps_rest_sooner),

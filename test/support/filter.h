@@ -1,0 +1,16 @@
+/* Filters of system calls, as service managers and careful programs put them up.
+ *
+ * SPDX-License-Identifier: MIT */
+#ifndef TEST_FILTER_H
+#define TEST_FILTER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/** What ends the process from now on: each of these calls, or every other one. */
+enum ts_filter { TS_FILTER_FORBID, TS_FILTER_ALLOW };
+
+/** Put up a filter for the calling thread and those that it starts. At most 200 calls. false: the system has no filters. */
+bool ts_filter_calls(enum ts_filter what, const long *calls, size_t count);
+
+#endif
