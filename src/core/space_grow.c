@@ -25,13 +25,17 @@ enum { LOWEST_SHIFT = 36, PLACES_SHIFT = 38 };
 enum { LOWEST_SHIFT = 46, PLACES_SHIFT = 44 };
 #endif
 
+/* Where there are fewer addresses (256 GiB on most RISC-V boards, 512 on small ARM ones) there is one place: 64 GiB from the 64th on, below
+ * where those systems put programs and what they map. */
+#define FEW_BYTES (64 * HD_GIB)
+
 /* Addresses of 32 bits, in units. */
 enum {
   ALL_UNITS = 1 << 16,
-  FIRST_UNIT = 1 << 12,          /* not below 256 MiB, */
+  FIRST_UNIT = 1 << 12, /* not below 256 MiB, */
   END_UNIT = ALL_UNITS - (1 << 8),
   START_STEP = 32,
-  START_COUNT = 64,              /* where the space starts differs from run to run */
+  START_COUNT = 64, /* where the space starts differs from run to run */
   NARROW_STORE = 128 * 1024 * 1024
 };
 
@@ -261,13 +265,12 @@ static void leave_place(void) {
  *
  * The table starts half an entry off: a processor that compares the low 12 bits of addresses would otherwise take what a program has
  * just written to the start of its block for a part of that block's entry, and wait (22 instead of 9 ns for a large pair). */
-static bool init_open(size_t bytes) {
-  const uint64_t places = ((uint64_t)1 << PLACES_SHIFT) / bytes;
+static bool init_open(uint64_t lowest, uint64_t places, size_t bytes) {
   if (places == 0) return false;
   size_t count = bytes >> HD_UNIT_SHIFT;
   hdi_space.open = true;
   for (int tries = 0; tries < OPEN_TRIES; tries++) {
-    hdi_space.base = (uint8_t *)(uintptr_t)(((uint64_t)1 << LOWEST_SHIFT) + (hdi_os_random() % places + 1) * bytes);
+    hdi_space.base = (uint8_t *)(uintptr_t)(lowest + (hdi_os_random() % places + 1) * bytes);
     hdi_space.units = (hd_unit *)(hdi_space.base - count * sizeof(hd_unit) - HD_UNIT_BYTES + TABLE_SHIFT);
     hdi_space.unit_count = count;
     if (hdi_space_grow(&hdi_space, 1) == HD_CLAIM_DONE) return true;
@@ -276,6 +279,10 @@ static bool init_open(size_t bytes) {
   forget();
   return false;
 }
+
+static bool init_far(size_t bytes) { return init_open((uint64_t)1 << LOWEST_SHIFT, ((uint64_t)1 << PLACES_SHIFT) / bytes, bytes); }
+
+static bool init_near(void) { return hdi_os.ram_bytes <= FEW_BYTES / 2 && init_open(0, 1, FEW_BYTES); }
 
 /* Where addresses can't be chosen the whole window is reserved at once, smaller if need be. */
 static bool init_reserved(size_t bytes) {
@@ -299,7 +306,7 @@ bool hdi_space_init(void) {
   forget(); /* a start that a fork cut off may have been here */
   if (HD_NARROW) return init_narrow();
   size_t bytes = wanted_window();
-  if (init_open(bytes)) return true;
+  if (init_far(bytes) || init_near()) return true;
   for (; bytes >> SMALLEST_WINDOW_SHIFT != 0; bytes /= 2) {
     if (init_reserved(bytes)) return true;
   }

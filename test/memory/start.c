@@ -48,7 +48,7 @@ static int find_segments(struct dl_phdr_info *object, size_t bytes, void *unused
 
 /* Pages that are written of the window with its table, and of the store: where the library maps memory of its own (space_grow.c). */
 static size_t written_in_window(void) {
-  const uintptr_t lowest = (uintptr_t)1 << 46, highest = lowest + ((uintptr_t)1 << 44);
+  const uintptr_t lowest = (uintptr_t)1 << 46, highest = lowest + ((uintptr_t)1 << 44) + ((uintptr_t)1 << 42); /* the last window's end */
   static char text[64 * 1024];
   size_t count = 0, length = 0;
   int maps = open("/proc/self/maps", O_RDONLY);

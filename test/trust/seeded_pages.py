@@ -698,6 +698,12 @@ MOVES = [
           "(wanted->half[half].effective & ~has->half[half].effective) | (", "("),
     Fault("the helper takes itself for the program", "os/linux_helper.c", "rights",
           "rights_of(hd_syscall3(SYS_getpid, 0, 0, 0));", "rights_of(0);"),
+    Fault("where there are fewer addresses all are reserved at once", "core/space_grow.c", "unit.addresses",
+          "if (init_far(bytes) || init_near()) return true;", "if (init_far(bytes) || (init_near() && false)) return true;"),
+    Fault("a machine with much memory has a small place", "core/space_grow.c", "unit.addresses",
+          "return hdi_os.ram_bytes <= FEW_BYTES / 2 && ", "return "),
+    Fault("where there are fewer addresses the heap lies where programs do", "core/space_grow.c", "unit.addresses",
+          "init_open(0, 1, FEW_BYTES);", "init_open(FEW_BYTES, 1, FEW_BYTES);"),
 ]
 
 OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS, *AHEAD, *ORDER, *ROWS, *MOVES]
