@@ -89,6 +89,10 @@ class Library:
         majors = {match[1] if (match := re.match(r"GCC: .* (\d+)\.\d+\.\d+", name)) else None for name in names}
         return f"gcc{majors.pop()}" if len(majors) == 1 and None not in majors else None
 
+    def family(self):
+        """gcc or clang."""
+        return "clang" if "clang version" in run("readelf", "-p", ".comment", str(self.path)) else "gcc"
+
     def function(self, name):
         """The symbol of a function, also where the compiler made a variant of it."""
         variant = re.compile(re.escape(name) + r"(\.(isra|constprop|part)\.\d+)*")
@@ -189,20 +193,24 @@ class Limits(dict):
         raise Unable(f"limits.txt: nothing for {platform.machine()} {what}")
 
 
-def read_limits(directory):
-    """Of this machine; None when there are none for it."""
-    limits = Limits()
+def read_limits(library, directory):
+    """Of this machine, and this compiler where it has its own; None when there are none for the machine."""
+    limits, machine, own = Limits(), platform.machine(), {}
     for line in (directory / "limits.txt").read_text().splitlines():
         words = line.split("#")[0].split()
         if not words:
             continue
         if len(words) != 3 or not re.fullmatch(r"\d+(\.\d+)?", words[2]):
             raise Unable(f"limits.txt: not 'machine what instructions': {line}")
-        if words[0] == platform.machine():
+        if words[0] == machine:
             limits[words[1]] = float(words[2])
+        elif words[0] == f"{machine}-{library.family()}":
+            own[words[1]] = float(words[2])
     if not limits:
-        print(f"golden: skipped: limits.txt has no limits for {platform.machine()}")
-    return limits or None
+        print(f"golden: skipped: limits.txt has no limits for {machine}")
+        return None
+    limits.update(own)
+    return limits
 
 
 def listing_file(library, directory):
@@ -211,7 +219,7 @@ def listing_file(library, directory):
 
 
 def check(library, directory):
-    limits = read_limits(directory)
+    limits = read_limits(library, directory)
     if limits is None:
         return 77
     now = make_listing(library)
@@ -266,7 +274,7 @@ def pair_instructions(library, program, size):
 
 
 def count(library, directory, program):
-    limits = read_limits(directory)
+    limits = read_limits(library, directory)
     if limits is None:
         return 77
     # malloc, free and the function of medium sizes each begin with one; the limits are of code without.

@@ -145,7 +145,7 @@ static void first_calls_and_forks(void) {
 
 /* Whether that goes well is chance without handlers; that they are there before any call is not. */
 #ifdef __GLIBC__
-static int handlers, handlers_at_load;
+static volatile int handlers, handlers_at_load; /* or a compiler takes the constructor's work over */
 
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library);
 int __register_atfork(void (*prepare)(void), void (*parent)(void), void (*child)(void), void *library) {

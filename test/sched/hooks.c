@@ -99,18 +99,29 @@ static void enter_update(void *address, const void *place) {
     *p = value;                                                                                         \
     return old;                                                                                         \
   }                                                                                                     \
-  int __tsan_atomic##bits##_compare_exchange_strong(uint##bits##_t *p, uint##bits##_t *expected,         \
+  static uint##bits##_t swap_##bits##_if(uint##bits##_t *p, uint##bits##_t expected, uint##bits##_t value, const void *place) {\
+    enter_update(p, place);                                                                             \
+    uint##bits##_t old = *p;                                                                            \
+    if (old == expected) *p = value;                                                                    \
+    return old;                                                                                         \
+  }                                                                                                     \
+  int __tsan_atomic##bits##_compare_exchange_strong(uint##bits##_t *p, uint##bits##_t *expected,        \
                                                     uint##bits##_t value, int order, int fail_order);   \
-  int __tsan_atomic##bits##_compare_exchange_strong(uint##bits##_t *p, uint##bits##_t *expected,         \
+  int __tsan_atomic##bits##_compare_exchange_strong(uint##bits##_t *p, uint##bits##_t *expected,        \
                                                     uint##bits##_t value, int order, int fail_order) {  \
     (void)order, (void)fail_order;                                                                      \
-    enter_update(p, CALLER);                                                                            \
-    if (*p == *expected) {                                                                              \
-      *p = value;                                                                                       \
-      return 1;                                                                                         \
-    }                                                                                                   \
-    *expected = *p;                                                                                     \
-    return 0;                                                                                           \
+    uint##bits##_t old = swap_##bits##_if(p, *expected, value, CALLER);                                 \
+    bool done = old == *expected;                                                                       \
+    *expected = old;                                                                                    \
+    return done;                                                                                        \
+  }                                                                                                     \
+  /* Clang's */                                                                                         \
+  uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(uint##bits##_t *p, uint##bits##_t expected, \
+                                                            uint##bits##_t value, int order, int fail_order);\
+  uint##bits##_t __tsan_atomic##bits##_compare_exchange_val(uint##bits##_t *p, uint##bits##_t expected, \
+                                                            uint##bits##_t value, int order, int fail_order) {\
+    (void)order, (void)fail_order;                                                                      \
+    return swap_##bits##_if(p, expected, value, CALLER);                                                \
   }                                                                                                     \
   FETCH(bits, add, +)                                                                                   \
   FETCH(bits, sub, -)                                                                                   \

@@ -606,7 +606,7 @@ int main(int argc, char **argv) {
   const char *schedule_text = NULL;
   unsigned long bound = 5, limit = 120000;
   uint64_t seed = (uint64_t)time(NULL) * 0x9e3779b97f4a7c15u | 1;
-  for (int i = 1; i < argc; i++) {
+  for (int i = 1; i < argc; i += 2) {
     const char *value = i + 1 < argc ? argv[i + 1] : NULL;
     if (strcmp(argv[i], "--list") == 0) {
       for (unsigned m = 0; sched_models[m] != NULL; m++) printf("%-16s %s\n", sched_models[m]->name, sched_models[m]->about);
@@ -619,7 +619,6 @@ int main(int argc, char **argv) {
     else if (strcmp(argv[i], "--seed") == 0) seed = read_number(argv[i], value) | 1;
     else if (strcmp(argv[i], "--replay") == 0) schedule_text = value;
     else usage();
-    i++;
   }
   if (bound == 0 || (schedule_text != NULL && only == NULL)) usage();
   if (schedule_text == NULL) printf("seed %llu\n", (unsigned long long)seed);

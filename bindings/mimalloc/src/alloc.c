@@ -29,6 +29,7 @@ static void *plain(hd_heap *heap, size_t size, bool zero) {
 static void *aligned(hd_heap *heap, size_t size, size_t alignment, bool zero) {
   if (heap == NULL) return zero ? hd_aligned_zalloc(alignment, size) : hd_aligned_alloc(alignment, size);
   void *p = hd_heap_aligned_alloc(heap, alignment, size);
+  __asm__("" : "+r"(p)); /* a compiler that checks lengths (_FORTIFY_SOURCE=3) knows of no more than `size` */
   if (p != NULL && zero) memset(p, 0, hd_usable_size(p));
   return p;
 }
@@ -81,12 +82,9 @@ static void *move(mi_heap_t *heap, void *p, size_t size, mi_want want) {
 }
 
 static void *resize(void *p, size_t size, bool zero) {
-  size_t old = zero ? hd_usable_size(p) : 0;
-  char *block = hd_realloc(p, size == 0 ? 1 : size);
-  if (block == NULL) return refuse(ENOMEM);
-  size_t usable = zero ? hd_usable_size(block) : 0;
-  if (usable > old) memset(block + old, 0, usable - old);
-  return block;
+  size_t wanted = size == 0 ? 1 : size;
+  void *block = zero ? hd_recalloc(p, 1, wanted) : hd_realloc(p, wanted);
+  return block != NULL ? block : refuse(ENOMEM);
 }
 
 void *mi_realloc_want(mi_heap_t *heap, void *p, size_t size, mi_want want) {
