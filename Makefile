@@ -53,7 +53,7 @@ test-apps: build
 	@scripts/setup test
 	@$(PYTHON) test/loaded/run $(ARGS)
 
-## test-cross  other machines under qemu, i386, musl, old processors (ARGS=--short)
+## test-cross  other machines under qemu, i386, musl, old processors, Clang, flags of distributions (ARGS=--short)
 test-cross: build
 	@scripts/setup test
 	@$(PYTHON) test/cross/run all $(ARGS)

@@ -125,7 +125,8 @@ HEDDLE_API HEDDLE_SIZE(3) void *hd_aligned_realloc(void *p, size_t alignment, si
 HEDDLE_API HEDDLE_MALLOC char *hd_strdup(const char *text);
 HEDDLE_API HEDDLE_MALLOC char *hd_strndup(const char *text, size_t max_bytes);
 
-/** Bytes that p's owner may use, >= what was asked for. 0 for NULL. cost O(1). */
+/** Bytes that p's owner may use, >= what was asked for. 0 for NULL. cost O(1).
+ *  A compiler that checks lengths (_FORTIFY_SOURCE=3) knows of what was asked for alone: who means to use all asks for hd_good_size. */
 HEDDLE_API size_t hd_usable_size(const void *p);
 
 /** Usable size that hd_malloc(bytes) gives at least: that of its size class. 0 when bytes > PTRDIFF_MAX. cost O(1), allocates nothing. */
