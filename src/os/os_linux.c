@@ -12,6 +12,7 @@
 
 #include "base/bits.h"
 #include "base/text.h"
+#include "os/linux_clock.h"
 #include "os/linux_file.h"
 #include "os/linux_memory.h"
 #include "os/linux_syscall.h"
@@ -177,20 +178,10 @@ long hdi_linux_try_range(void *from, size_t bytes) {
 
 void hdi_os_huge(void *address, size_t bytes, bool on) { hdi_linux_advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }
 
-static __attribute__((noinline)) uint64_t clock_ns(clockid_t clock) {
-  struct timespec now = {0, 0};
-  clock_gettime(clock, &now);
-  return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-uint64_t hdi_os_spent_ns(void) { return clock_ns(CLOCK_PROCESS_CPUTIME_ID); }
-
 uint64_t hdi_os_touch(void *address, size_t bytes) {
-  uint64_t before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-  return hdi_linux_advise(address, bytes, POPULATE_WRITE) ? clock_ns(CLOCK_THREAD_CPUTIME_ID) - before : 0;
+  uint64_t before = hdi_linux_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  return hdi_linux_advise(address, bytes, POPULATE_WRITE) ? hdi_linux_clock_ns(CLOCK_THREAD_CPUTIME_ID) - before : 0;
 }
-
-uint64_t hdi_os_now_ms(void) { return clock_ns(CLOCK_MONOTONIC_COARSE) / 1000000; /* in the vDSO */ }
 
 void hdi_os_wait(atomic_uint *word, unsigned expected, unsigned timeout_ms) {
   /* The kernel's form for this call, which is not always the C library's. */

@@ -45,7 +45,7 @@ foreach(name limits_api limits_process threads_api hardened_unit)
 endforeach()
 foreach(name growth sparse model_api operators arena_traps arena_model arena_fault pool_model pool_threads pool_fault handle_model
     string_pool_model index_model first_api early race_plain one_user leave_api ends_api fork_api fork_ways_api fork_handlers_api return_api
-    hourly faults deepbind filtered_api rights_api)
+    hourly faults deepbind filtered_api rights_api own_clock)
   seeded_program(${name})
 endforeach()
 string(TOUPPER "${CMAKE_BUILD_TYPE}" type)

@@ -30,7 +30,7 @@ class Layer(NamedTuple):
 UNITS = """sizeclass magazine lender shorter turns beginning remote remote_late parcel thread_edges page bits options text blockindex store
     region lock thread heap alloc api report stats space waves large large_moves across sparse_runs shelf purge collect orphans loose stops
     neighbours huge huge_again huge_cost huge_fast huge_small inherit pairs ahead order rows moves locked resident
-    addresses purge_helper""".split()
+    addresses clock purge_helper""".split()
 
 TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left
     memory_returns points_hold empty_stays empty_yields dense_is_huge sparse_is_small cut_short both_sides_return zero_is_free guards
@@ -46,6 +46,7 @@ LAYERS = [
     Layer("model", "api", "model_api", "-t 1 -n 300000 --shrink-seconds 1", OBJECTS),
     Layer("limits", "api", "limits_api"),
     Layer("operators", "process", "operators", sees=ALL),
+    Layer("own_clock", "process", "own_clock", sees=ALL),
     Layer("limits.process", "process", "limits_process", sees=ALL),
     Layer("deepbind", "process", "deepbind", "libtest_plugin_apart.so dropped", ALL),
     Layer("options", "pytest", "options", sees=ALL, timeout=60),

@@ -704,6 +704,13 @@ MOVES = [
           "return hdi_os.ram_bytes <= FEW_BYTES / 2 && ", "return "),
     Fault("where there are fewer addresses the heap lies where programs do", "core/space_grow.c", "unit.addresses",
           "init_open(0, 1, FEW_BYTES);", "init_open(FEW_BYTES, 1, FEW_BYTES);"),
+    Fault("the time is the program's own", "os/linux_clock.c", "own_clock",
+          "    read = find_clock();\n", "    (void)find_clock;\n    read = (clock_function *)(uintptr_t)clock_gettime;\n"),
+    Fault("each look at the clock is a system call", "os/linux_clock.c", "unit.clock",
+          "    read = find_clock();\n", "    (void)find_clock;\n    read = ask;\n"),
+    Fault("a look at the clock sets errno", "os/linux_clock.c", "unit.clock", "  errno = kept;\n", "  errno = kept + 1;\n"),
+    Fault("time stands still where the kernel's function does not know a clock", "os/linux_clock.c", "unit.clock",
+          "  if (read(clock, &now) != 0) ask(clock, &now);\n", "  if (clock != CLOCK_PROCESS_CPUTIME_ID) read(clock, &now);\n"),
 ]
 
 OF_PAGES = [*PAGES, *PAIRS, *TURNS, *CLAIMS, *ZEROES, *LOOSE, *STOPS, *AHEAD, *ORDER, *ROWS, *MOVES]
