@@ -40,10 +40,12 @@ size_t hdi_os_resident_bytes(void) {
 HD_START_TEXT(thread_status, "/proc/thread-self/status");
 HD_START_TEXT(no_filter, "\nSeccomp:\t0\n");
 
-static SLOW bool has_filter(void) {
+/* Where the file can't be opened, for a time or at all, it is taken that there is one. */
+static SLOW bool has_filter(bool *told) {
   char text[STATUS_BYTES];
   long fd = hdi_linux_open(thread_status);
-  if (hdi_linux_failed(fd)) return true;
+  *told = !hdi_linux_failed(fd);
+  if (!*told) return true;
   text[hdi_linux_read(fd, text, sizeof text - 1)] = 0;
   hdi_linux_close(fd);
   return strstr(text, no_filter) == NULL;
@@ -58,9 +60,9 @@ static SLOW bool is_filtered(void) {
   uint64_t now = hdi_os_now_ms() / ANSWER_MS << 32 | thread;
   _Atomic uint64_t *slot = &clear[thread % THREADS];
   if (hd_load_relaxed(slot) == now) return false;
-  bool is = has_filter();
-  if (is) hd_store_relaxed(&found, true);
-  else hd_store_relaxed(slot, now);
+  bool told = false, is = has_filter(&told);
+  if (!is) hd_store_relaxed(slot, now);
+  else if (told) hd_store_relaxed(&found, true);
   return is;
 }
 

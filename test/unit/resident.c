@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -134,16 +135,33 @@ static void thread_at_once(void *unused) {
   }
 }
 
+static void check_unknown(const uint8_t *p) {
+  const size_t bytes = SHORT * hdi_os.page_bytes;
+  size_t end = 0;
+  TS_CHECK(hdi_os_resident_until(p, bytes, &end) == 0 && end == bytes, "end %zu", end);
+}
+
 /* Where no file can be opened nobody says. */
 static void no_files(void *unused) {
   (void)unused;
-  const size_t bytes = SHORT * hdi_os.page_bytes;
-  size_t end = 0;
   uint8_t *p = memory();
   p[0] = 1;
   put_up();
   if (chroot("/sys") != 0) _exit(NOT_HERE);
-  TS_CHECK(hdi_os_resident_until(p, bytes, &end) == 0 && end == bytes, "end %zu", end);
+  check_unknown(p);
+}
+
+/* A process that has all the files open that it may have is not taken for a filtered one when it has fewer. */
+static void files_later(void *unused) {
+  (void)unused;
+  struct rlimit limit;
+  uint8_t *p = memory();
+  TS_CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0, "no limit");
+  const struct rlimit none = {0, limit.rlim_max};
+  TS_CHECK(setrlimit(RLIMIT_NOFILE, &none) == 0, "not limited");
+  check_unknown(p);
+  TS_CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0, "still limited");
+  check_memory(p, 1);
 }
 
 static void test_unfiltered(void **state) {
@@ -185,6 +203,11 @@ static void test_no_files(void **state) {
   run(no_files);
 }
 
+static void test_files_later(void **state) {
+  (void)state;
+  run(files_later);
+}
+
 static int setup(void **state) {
   (void)state;
   hdi_os_init();
@@ -195,7 +218,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_unfiltered),      cmocka_unit_test(test_filter_works),   cmocka_unit_test(test_filtered),
       cmocka_unit_test(test_filtered_later),  cmocka_unit_test(test_thread_filtered), cmocka_unit_test(test_thread_at_once),
-      cmocka_unit_test(test_no_files),
+      cmocka_unit_test(test_no_files), cmocka_unit_test(test_files_later),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }
