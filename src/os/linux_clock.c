@@ -18,12 +18,7 @@
 #include "os/linux_syscall.h"
 #include "os/os.h"
 
-/* The kernel's form, which is not always the C library's. */
-typedef struct kernel_time {
-  long seconds, nanoseconds;
-} kernel_time;
-
-typedef int clock_function(clockid_t clock, kernel_time *now);
+typedef int clock_function(clockid_t clock, hd_linux_time *now);
 
 #if defined(__aarch64__) || defined(__s390x__)
 HD_START_TEXT(clock_name, "__kernel_clock_gettime");
@@ -31,7 +26,7 @@ HD_START_TEXT(clock_name, "__kernel_clock_gettime");
 HD_START_TEXT(clock_name, "__vdso_clock_gettime");
 #endif
 
-static int ask(clockid_t clock, kernel_time *now) { return (int)hd_syscall3(SYS_clock_gettime, clock, now, 0); }
+static int ask(clockid_t clock, hd_linux_time *now) { return (int)hd_syscall3(SYS_clock_gettime, clock, now, 0); }
 
 /* What the page's own table says. */
 typedef struct page_of_functions {
@@ -92,7 +87,7 @@ static SLOW clock_function *find_clock(void) {
 
 __attribute__((noinline)) uint64_t hdi_linux_clock_ns(clockid_t clock) {
   static _Atomic(clock_function *) known;
-  kernel_time now = {0, 0};
+  hd_linux_time now = {0, 0};
   clock_function *read = hd_load_relaxed(&known);
   if (read == NULL) {
     read = find_clock();

@@ -184,10 +184,7 @@ uint64_t hdi_os_touch(void *address, size_t bytes) {
 }
 
 void hdi_os_wait(atomic_uint *word, unsigned expected, unsigned timeout_ms) {
-  /* The kernel's form for this call, which is not always the C library's. */
-  struct {
-    long seconds, nanoseconds;
-  } limit = {(long)(timeout_ms / 1000), (long)(timeout_ms % 1000) * 1000000};
+  hd_linux_time limit = {(long)(timeout_ms / 1000), (long)(timeout_ms % 1000) * 1000000};
   const void *timeout = timeout_ms == UINT32_MAX ? NULL : &limit;
   hd_syscall6(SYS_futex, (long)word, FUTEX_WAIT_OWN, (long)expected, (long)timeout, 0, 0);
 }

@@ -123,18 +123,23 @@ void ts_sleep_ms(unsigned ms) {
 
 size_t ts_os_page(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
-size_t ts_rss(void) {
+/* The figure of a line, in kB, of a file that the system keeps about this process. */
+static size_t bytes_in(const char *path, const char *name) {
   char text[4096];
-  int fd = open("/proc/self/smaps_rollup", O_RDONLY | O_CLOEXEC);
-  TS_CHECK(fd >= 0, "no /proc/self/smaps_rollup");
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  TS_CHECK(fd >= 0, "no %s", path);
   ssize_t n = read(fd, text, sizeof text - 1);
   close(fd);
-  TS_CHECK(n > 0, "empty smaps_rollup");
+  TS_CHECK(n > 0, "empty %s", path);
   text[n] = 0;
-  const char *line = strstr(text, "Rss:");
-  TS_CHECK(line != NULL, "no Rss line");
-  return (size_t)strtoull(line + 4, NULL, 10) * 1024;
+  const char *line = strstr(text, name);
+  TS_CHECK(line != NULL, "no %s line", name);
+  return (size_t)strtoull(line + strlen(name), NULL, 10) * 1024;
 }
+
+size_t ts_rss(void) { return bytes_in("/proc/self/smaps_rollup", "Rss:"); }
+
+size_t ts_status_bytes(const char *name) { return bytes_in("/proc/self/status", name); }
 
 #define PAGE_PRESENT ((uint64_t)1 << 63)
 #define PAGE_EXCLUSIVE ((uint64_t)1 << 56)

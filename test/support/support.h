@@ -57,6 +57,8 @@ uint64_t ts_now_ms(void);
 void ts_sleep_ms(unsigned ms);
 /** Resident bytes of this process, from /proc/self/smaps_rollup (exact, unlike statm). */
 size_t ts_rss(void);
+/** What /proc/self/status says of this process's memory; name: "VmSize:" and the like. */
+size_t ts_status_bytes(const char *name);
 /** Resident bytes of the range, from /proc/self/pagemap. */
 size_t ts_resident(const void *from, size_t bytes);
 /** System pages of the range that this process has and shares with no other: it has written to them. What was only read is the kernel's one

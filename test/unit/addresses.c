@@ -5,7 +5,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -39,16 +38,7 @@ hd_claim __wrap_hdi_os_claim(void *address, size_t bytes) {
   return __real_hdi_os_claim(address, bytes);
 }
 
-static size_t address_space(void) {
-  char line[256];
-  size_t kib = 0;
-  FILE *status = fopen("/proc/self/status", "r");
-  TS_CHECK(status != NULL, "no status");
-  while (fgets(line, sizeof line, status) != NULL && sscanf(line, "VmSize: %zu kB", &kib) != 1) {
-  }
-  fclose(status);
-  return kib << 10;
-}
+static size_t address_space(void) { return ts_status_bytes("VmSize:"); }
 
 static void use(void) {
   uint8_t *blocks[BLOCKS];

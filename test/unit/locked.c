@@ -5,7 +5,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -41,15 +40,9 @@ static void test_in_proportion(void **state) {
 
 /* Writable memory of its own that the process has, touched or not, as the system counts it. */
 static size_t data_bytes(void) {
-  char line[256];
-  size_t kib = 0;
-  FILE *status = fopen("/proc/self/status", "r");
-  assert_non_null(status);
-  while (fgets(line, sizeof line, status) != NULL && sscanf(line, "VmData: %zu kB", &kib) != 1) {
-  }
-  fclose(status);
-  assert_true(kib != 0);
-  return kib << 10;
+  size_t bytes = ts_status_bytes("VmData:");
+  assert_true(bytes != 0);
+  return bytes;
 }
 
 static void test_collector_needs_little(void **state) {
