@@ -58,7 +58,7 @@ test-cross: build
 	@scripts/setup test
 	@$(PYTHON) test/cross/run all $(ARGS)
 
-## test-kernel  another Linux kernel in an emulated machine (ARGS="--kernel FILE" for one of your own)
+## test-kernel  another Linux kernel in an emulated machine (ARGS="--kernel FILE" for one of your own, "--sandbox RUNSC" for gVisor)
 test-kernel: build
 	@scripts/setup test
 	@$(CMAKE) --build build -j$(JOBS)

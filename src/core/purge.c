@@ -45,7 +45,8 @@ atomic_uint hdi_purge_running;
 static struct {
   hd_lock lock;        /* one collector at a time */
   atomic_uint alive;   /* the helper's thread exists; cleared by the kernel */
-  _Atomic uint32_t refused; /* tick of the last refusal to start it */
+  atomic_bool was_refused; /* by the system, */
+  _Atomic uint32_t refused; /* the last time at this tick: of a clock that may have begun with the process */
   void *stack;
   sight *sights; /* reserved for all units there may be, and usable for so many */
   size_t sight_units;
@@ -371,10 +372,12 @@ static bool start_helper(void) {
 void hdi_purge_start(void) {
   unsigned expected = 0;
   uint32_t now = hdi_space_tick();
-  if (!hd_load_owned(&hdi_options.purge) || now - hd_load_relaxed(&purge.refused) < RETRY_TICKS) return;
+  bool just_refused = hd_load_relaxed(&purge.was_refused) && now - hd_load_relaxed(&purge.refused) < RETRY_TICKS;
+  if (!hd_load_owned(&hdi_options.purge) || just_refused) return;
   if (!hd_swap_if(&hdi_purge_running, &expected, 1u)) return;
   if (start_helper()) return;
   hd_store_relaxed(&purge.refused, now);
+  hd_store_relaxed(&purge.was_refused, true);
   hd_store_release(&hdi_purge_running, 0u);
 }
 

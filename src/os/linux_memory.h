@@ -34,9 +34,13 @@ static inline bool hdi_linux_advise(void *address, size_t bytes, int advice) {
  * The answer may be a quarter of a second old. */
 bool hdi_linux_keeps_resident(void);
 
-/* The system's own move, which leaves the source mapped; and a call that always fails, with EFAULT where the range is more than one of the
- * system's and that would not move it. Tests put an older system in their place. */
+/* The system's own moves: one that leaves the source mapped, and an older one that unmaps it. And a call that always fails, with EFAULT
+ * where the range is more than one of the system's and they would not move it. Tests put an older system in their place. */
 long hdi_linux_move(void *from, void *to, size_t bytes);
+long hdi_linux_move_away(void *from, void *to, size_t bytes);
 long hdi_linux_try_range(void *from, size_t bytes);
+
+/* The lowest bit of present[i]: whether page i is resident, as the system says. Tests put a sandbox in its place. */
+long hdi_linux_mincore(const void *address, size_t bytes, unsigned char *present);
 
 #endif

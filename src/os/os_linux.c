@@ -170,10 +170,18 @@ long hdi_linux_move(void *from, void *to, size_t bytes) {
   return hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, (long)to, 0);
 }
 
+long hdi_linux_move_away(void *from, void *to, size_t bytes) {
+  return hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)bytes, MREMAP_MAYMOVE | MREMAP_FIXED, (long)to, 0);
+}
+
 /* May it grow where it is, to the end of all addresses? It never may, but whether it is one range is looked at first. Newer systems look at
  * the length before that, and move several ranges at once. */
 long hdi_linux_try_range(void *from, size_t bytes) {
   return hd_syscall6(SYS_mremap, (long)from, (long)bytes, (long)hd_round_down(SIZE_MAX, hdi_os.page_bytes), 0, 0, 0);
+}
+
+long hdi_linux_mincore(const void *address, size_t bytes, unsigned char *present) {
+  return hd_syscall3(SYS_mincore, address, bytes, present);
 }
 
 void hdi_os_huge(void *address, size_t bytes, bool on) { hdi_linux_advise(address, bytes, on ? MADV_HUGEPAGE : MADV_NOHUGEPAGE); }

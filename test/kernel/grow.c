@@ -1,18 +1,21 @@
 /* Blocks of 64 KiB to 12 MiB that are taken, grown, cut and freed at random. Of some the program has locked pages, keeps them out of dumps,
- * or wants no huge pages for them: what moves pages, asks for huge ones, and takes memory back. Every block knows what is in it.
+ * or wants no huge pages for them: what moves pages, asks for huge ones, and takes memory back. Every block knows what is in it. -o 1: as
+ * on a system that knows only the move that unmaps the source.
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../support/filter.h"
 #include "../support/support.h"
 #include "../support/sut.h"
 
-enum { BLOCKS = 24, STEPS = 600, FORK_EACH = 150, LEAST_SHIFT = 16 };
+enum { BLOCKS = 24, STEPS = 600, FORK_EACH = 150, LEAST_SHIFT = 16, KEEPING_MOVE = 7 /* of mremap: MAYMOVE, FIXED, DONTUNMAP */ };
 
 struct block {
   uint64_t *p;
@@ -115,6 +118,7 @@ int main(int argc, char **argv) {
   rng.state = ts_option(argc, argv, "-s", 0);
   if (rng.state == 0) rng.state = ts_seed();
   page = ts_os_page();
+  if (ts_option(argc, argv, "-o", 0) != 0) TS_CHECK(ts_filter_value(SYS_mremap, 3, KEEPING_MOVE), "no filters of system calls");
   for (int i = 0; i < STEPS; i++) {
     step(&blocks[ts_below(&rng, BLOCKS)]);
     if (i % FORK_EACH == FORK_EACH - 1) in_child();

@@ -4,6 +4,8 @@
 #define _GNU_SOURCE
 #include "filter.h"
 
+#include <endian.h>
+#include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
@@ -11,6 +13,11 @@
 #include "support.h"
 
 enum { MOST = 200 };
+
+static bool put_up(struct sock_filter *rules, unsigned short count) {
+  struct sock_fprog program = {count, rules};
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
 
 bool ts_filter_calls(enum ts_filter what, const long *calls, size_t count) {
   unsigned listed = what == TS_FILTER_ALLOW ? SECCOMP_RET_ALLOW : SECCOMP_RET_KILL_PROCESS;
@@ -24,6 +31,18 @@ bool ts_filter_calls(enum ts_filter what, const long *calls, size_t count) {
     rules[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, listed);
   }
   rules[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, other);
-  struct sock_fprog program = {at, rules};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  return put_up(rules, at);
+}
+
+bool ts_filter_value(long call, unsigned argument, unsigned value) {
+  unsigned low = offsetof(struct seccomp_data, args) + 8 * argument + (BYTE_ORDER == BIG_ENDIAN ? 4 : 0);
+  struct sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)call, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, low),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  return put_up(rules, sizeof rules / sizeof *rules);
 }

@@ -13,4 +13,7 @@ enum ts_filter { TS_FILTER_FORBID, TS_FILTER_ALLOW };
 /** Put up a filter for the calling thread and those that it starts. At most 200 calls. false: the system has no filters. */
 bool ts_filter_calls(enum ts_filter what, const long *calls, size_t count);
 
+/** From now on the call is refused with EINVAL where that argument, counted from 0, has the value: to an older system it says nothing. */
+bool ts_filter_value(long call, unsigned argument, unsigned value);
+
 #endif

@@ -137,9 +137,12 @@ static size_t bytes_in(const char *path, const char *name) {
   return (size_t)strtoull(line + strlen(name), NULL, 10) * 1024;
 }
 
-size_t ts_rss(void) { return bytes_in("/proc/self/smaps_rollup", "Rss:"); }
-
 size_t ts_status_bytes(const char *name) { return bytes_in("/proc/self/status", name); }
+
+size_t ts_rss(void) {
+  static const char exact[] = "/proc/self/smaps_rollup";
+  return access(exact, R_OK) == 0 ? bytes_in(exact, "Rss:") : ts_status_bytes("VmRSS:");
+}
 
 #define PAGE_PRESENT ((uint64_t)1 << 63)
 #define PAGE_EXCLUSIVE ((uint64_t)1 << 56)

@@ -55,7 +55,7 @@ bool ts_flag(int argc, char **argv, const char *name);
 
 uint64_t ts_now_ms(void);
 void ts_sleep_ms(unsigned ms);
-/** Resident bytes of this process, from /proc/self/smaps_rollup (exact, unlike statm). */
+/** Resident bytes of this process: exact where there is /proc/self/smaps_rollup, from Linux 4.14 on. */
 size_t ts_rss(void);
 /** What /proc/self/status says of this process's memory; name: "VmSize:" and the like. */
 size_t ts_status_bytes(const char *name);

@@ -368,7 +368,7 @@ RETURN = [
     Fault("a small heap has a helper", "core/purge.h", "unit.purge",
           "HD_PURGE_MIN_UNITS = 160", "HD_PURGE_MIN_UNITS = 1"),
     Fault("purging is on whatever the option says", "core/purge.c", "unit.purge",
-          "if (!hd_load_owned(&hdi_options.purge) || now -", "if (now -"),
+          "if (!hd_load_owned(&hdi_options.purge) || just_refused) return;", "if (just_refused) return;"),
     Fault("nobody looks for memory before giving up", "core/alloc.c", "unit.purge",
           "  hdi_purge_collect(0);\n  hdi_inherit_end(heap);\n  void *p = take_gated", "  hdi_inherit_end(heap);\n  void *p = take_gated"),
     Fault("few blocks are told of one by one", "core/remote.c", "unit.remote", "capacity / (few ? 4 : 8)", "capacity / 8"),

@@ -1,5 +1,5 @@
 /* Moves by page tables as systems before Linux 6.17 have them: one range at a time, and what lay at the target is unmapped before that is
- * found out. And locked memory.
+ * found out. And locked memory. All of it once more with the one move that systems before 5.7 have, which unmaps the source.
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
@@ -13,17 +13,23 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "../support/filter.h"
 #include "../support/support.h"
 #include "core/counters.h"
 #include "heddle.h"
 #include "os/linux_memory.h"
 #include "os/os.h"
 
-enum { PAGES = 2048, SKIPPED = 77 };
+enum { PAGES = 2048, SKIPPED = 77, COLD = 20 /* MADV_COLD */ };
+
+#define NEED(condition) TS_CHECK(condition, "in pid %d", (int)getpid())
+
+static size_t page(void) { return hdi_os.page_bytes; }
 
 /* ---- the older system --------------------------------------------------------------------------------------------- */
 
@@ -31,6 +37,9 @@ static struct {
   bool on;
   bool blind;      /* finds out only as it moves: somebody cut the range in between */
   int moves, most; /* so many; -1: any number */
+  bool takes;      /* knows only the move that unmaps the source, */
+  bool is_here;    /* as the system does that the tests run on; */
+  int unfilled;    /* and after which of them no memory is to be had for the hole; 0: none */
 } older;
 
 /* Whether all of it is one of the system's ranges. */
@@ -56,15 +65,35 @@ long __wrap_hdi_linux_try_range(void *from, size_t bytes) {
   return older.blind || is_one_range(from, bytes) ? -ENOMEM : -EFAULT;
 }
 
-long __real_hdi_linux_move(void *from, void *to, size_t bytes);
-long __wrap_hdi_linux_move(void *from, void *to, size_t bytes);
-long __wrap_hdi_linux_move(void *from, void *to, size_t bytes) {
+typedef long move_function(void *from, void *to, size_t bytes);
+move_function __real_hdi_linux_move, __wrap_hdi_linux_move, __real_hdi_linux_move_away, __wrap_hdi_linux_move_away;
+
+static long move_by(move_function *real, void *from, void *to, size_t bytes) {
   older.moves++;
-  if (!older.on) return __real_hdi_linux_move(from, to, bytes);
+  if (!older.on) return real(from, to, bytes);
   munmap(to, bytes);
   if (!is_one_range(from, bytes)) return -EFAULT;
   if (older.most-- == 0) return -ENOMEM;
-  return __real_hdi_linux_move(from, to, bytes);
+  return real(from, to, bytes);
+}
+
+long __wrap_hdi_linux_move(void *from, void *to, size_t bytes) {
+  long result = older.takes ? -EINVAL : move_by(__real_hdi_linux_move, from, to, bytes);
+  older.is_here = older.is_here || (!older.takes && result == -EINVAL);
+  return result;
+}
+
+static void limit_addresses(rlim_t bytes) {
+  struct rlimit limit = {bytes, RLIM_INFINITY};
+  assert_int_equal(setrlimit(RLIMIT_AS, &limit), 0);
+}
+
+long __wrap_hdi_linux_move_away(void *from, void *to, size_t bytes) {
+  assert_true(older.takes || older.is_here);
+  if (older.unfilled > 0 && older.moves == older.unfilled) limit_addresses(RLIM_INFINITY); /* the way back */
+  long result = move_by(__real_hdi_linux_move_away, from, to, bytes);
+  if (older.unfilled > 0 && older.moves == older.unfilled) limit_addresses(page());
+  return result;
 }
 
 static int setup(void **state) {
@@ -75,12 +104,11 @@ static int setup(void **state) {
   older.blind = false;
   older.most = -1;
   older.moves = 0;
+  older.unfilled = 0;
   return 0;
 }
 
 /* ---- moves -------------------------------------------------------------------------------------------------------- */
-
-static size_t page(void) { return hdi_os.page_bytes; }
 
 static uint8_t *memory(void) {
   uint8_t *p = hdi_os_reserve(PAGES * page(), 2 << 20, false);
@@ -177,6 +205,22 @@ static void test_rest_is_copied(void **state) {
   }
 }
 
+/* A move whose hole can't be filled is taken back: nothing has changed, or what was to be moved is copied. */
+static void test_hole_not_filled(void **state) {
+  (void)state;
+  for (int at = 1; at < 5; at++) {
+    uint8_t *from = NULL, *to = NULL;
+    older.moves = 0;
+    older.unfilled = at;
+    bool moved = move_ranges(&from, &to);
+    assert_int_equal(moved, at > 1);
+    assert_int_equal(older.moves, at + 1);
+    check_written(moved ? to : from);
+    check_clean(moved ? from : to);
+    unreserve(from, to);
+  }
+}
+
 /* The system may have put nothing in the range at all. */
 static void test_no_range(void **state) {
   (void)state;
@@ -210,16 +254,18 @@ static void test_block(void **state) {
   if (hdi_os.can_move) assert_true(hd_load_relaxed(&hdi_counters.moved_bytes) >= before + SIZE);
 }
 
-/* Below what it uses already the process may not have again what it gives up, of address space or of data. */
+/* Below what it uses already the process may not have again what it gives up, of address space or of data: of that from Linux 4.7 on. */
 static void move_at_limit(void *argument) {
   const int *resource = argument;
   struct rlimit limit = {page(), RLIM_INFINITY};
   uint8_t *from = memory(), *to = memory();
   write_pages(from);
   if (setrlimit(*resource, &limit) != 0) _exit(1);
+  bool limited = hdi_linux_map(NULL, page(), PROT_READ | PROT_WRITE, 0) == NULL;
+  NEED(limited || *resource == RLIMIT_DATA);
   bool moved = hdi_os_move(from, to, PAGES * page());
   for (size_t i = 0; i < PAGES; i++) to[i * page()] = 1;
-  _exit(moved ? 2 : 0);
+  _exit(moved && limited ? 2 : 0);
 }
 
 static void test_limits(void **state) {
@@ -233,8 +279,6 @@ static void test_limits(void **state) {
 }
 
 /* ---- locked memory ------------------------------------------------------------------------------------------------ */
-
-#define NEED(condition) TS_CHECK(condition, "in pid %d", (int)getpid())
 
 static void wait_for_answer(void) { ts_sleep_ms(600); }
 
@@ -286,7 +330,7 @@ static void test_some_locked(void **state) {
   hdi_os_unreserve(p, PAGES * page());
 }
 
-int main(void) {
+static int run_all(const char *system) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test_setup(test_range_by_range, setup), cmocka_unit_test_setup(test_one_range_at_once, setup),
       cmocka_unit_test_setup(test_nothing_changed, setup), cmocka_unit_test_setup(test_rest_is_copied, setup),
@@ -294,6 +338,23 @@ int main(void) {
       cmocka_unit_test_setup(test_limits, setup),          cmocka_unit_test_setup(test_all_locked, setup),
       cmocka_unit_test_setup(test_some_locked, setup),
   };
+  return cmocka_run_group_tests_name(system, tests, NULL, NULL);
+}
+
+/* What the system can do is found out once in a process. */
+static void before_5_7(void *unused) {
+  (void)unused;
+  const struct CMUnitTest holes[] = {cmocka_unit_test_setup(test_hole_not_filled, setup)};
+  older.takes = true;
+  ts_filter_value(SYS_madvise, 2, COLD); /* and before 5.4 no memory can be called cold */
+  int failures = run_all("before Linux 5.7");
+  _exit(failures + cmocka_run_group_tests_name("holes", holes, NULL, NULL));
+}
+
+int main(void) {
+  struct ts_outcome outcome = {0};
   hd_free(hd_malloc(1));
-  return cmocka_run_group_tests(tests, NULL, NULL);
+  if (sizeof(void *) == 8) ts_fork_run(before_5_7, NULL, 60, &outcome); /* elsewhere such systems move nothing */
+  if (!ts_exited(&outcome, 0)) ts_print(2, "status %d: %s\n", outcome.status, outcome.error);
+  return run_all("before Linux 6.17") + !ts_exited(&outcome, 0);
 }

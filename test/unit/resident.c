@@ -1,4 +1,5 @@
-/* What the system says of resident memory: by the call for it, and without that call, in a process whose system calls are filtered.
+/* What the system says of resident memory: by the call for it, and without that call, in a process whose system calls are filtered. And a
+ * sandbox that says of all memory that it is resident.
  *
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
@@ -7,6 +8,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -16,11 +18,22 @@
 
 #include "../support/filter.h"
 #include "../support/support.h"
+#include "os/linux_memory.h"
 #include "os/os.h"
 
 enum { PAGES = 3000, SHORT = 5, NOT_HERE = 77, STALE_MS = 40 /* as old as the answer that there is no filter may be, and a little more */ };
 
 static const long for_resident = SYS_mincore;
+
+static bool in_sandbox;
+
+long __real_hdi_linux_mincore(const void *address, size_t bytes, unsigned char *present);
+long __wrap_hdi_linux_mincore(const void *address, size_t bytes, unsigned char *present);
+long __wrap_hdi_linux_mincore(const void *address, size_t bytes, unsigned char *present) {
+  if (!in_sandbox) return __real_hdi_linux_mincore(address, bytes, present);
+  memset(present, 1, bytes / hdi_os.page_bytes);
+  return 0;
+}
 
 static uint8_t *memory(void) {
   uint8_t *p = hdi_os_reserve(PAGES * hdi_os.page_bytes, 2 << 20, false);
@@ -164,9 +177,38 @@ static void files_later(void *unused) {
   check_memory(p, 1);
 }
 
+/* Where all memory is said to be resident nobody says. */
+static void sandboxed(void *unused) {
+  (void)unused;
+  uint8_t *p = memory();
+  p[0] = 1;
+  in_sandbox = true;
+  check_unknown(p);
+  check_unknown(p);
+}
+
+/* What a program keeps resident it is believed of, and what it has afterwards. */
+static void locked(void *unused) {
+  (void)unused;
+  if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) _exit(NOT_HERE);
+  check(memory(), 0, PAGES, PAGES, PAGES);
+  munlockall();
+  check_memory(memory(), 1);
+}
+
 static void test_unfiltered(void **state) {
   (void)state;
   run(unfiltered);
+}
+
+static void test_sandboxed(void **state) {
+  (void)state;
+  run(sandboxed);
+}
+
+static void test_locked(void **state) {
+  (void)state;
+  run(locked);
 }
 
 static void test_filter_works(void **state) {
@@ -218,7 +260,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_unfiltered),      cmocka_unit_test(test_filter_works),   cmocka_unit_test(test_filtered),
       cmocka_unit_test(test_filtered_later),  cmocka_unit_test(test_thread_filtered), cmocka_unit_test(test_thread_at_once),
-      cmocka_unit_test(test_no_files), cmocka_unit_test(test_files_later),
+      cmocka_unit_test(test_no_files),        cmocka_unit_test(test_files_later),    cmocka_unit_test(test_sandboxed),
+      cmocka_unit_test(test_locked),
   };
   return cmocka_run_group_tests(tests, setup, NULL);
 }
