@@ -7,9 +7,10 @@ target_include_directories(heddle_flags INTERFACE ${HEDDLE_SRC_DIR} ${HEDDLE_INC
 # no-builtin        or gcc turns malloc + memset inside calloc into a call of calloc
 # initial-exec      a thread-local word costs one load; 8 bytes of it fit into the static reserve, also after dlopen
 # no-lto            the override object and the archive must hold machine code whatever the project around does
-# function-sections the linker can put together what every program runs (src/heddle.ld)
+# function-sections the linker can put together what every program runs (src/heddle.ld),
+# no-common         and the variables that every process writes; before GCC 10 not by itself
 target_compile_options(heddle_flags INTERFACE
-  -std=gnu11 -fPIC -fno-builtin -fvisibility=hidden -ftls-model=initial-exec -fno-lto -ffunction-sections
+  -std=gnu11 -fPIC -fno-builtin -fvisibility=hidden -ftls-model=initial-exec -fno-lto -ffunction-sections -fno-common
   -Wall -Wextra -Wshadow -Wstrict-prototypes
   $<$<CONFIG:Release>:-O2> $<$<CONFIG:RelWithDebInfo>:-O2> $<$<CONFIG:Debug>:-O1>)
 

@@ -16,7 +16,6 @@
 #ifndef HEDDLE_ARENA_HPP
 #define HEDDLE_ARENA_HPP
 
-#include <memory_resource>
 #include <type_traits>
 #include <utility>
 
@@ -110,6 +109,7 @@ class arena {
   detail::owner<hd_arena, hd_arena_destroy> arena_;
 };
 
+#if HEDDLE_PMR
 // std::pmr over an arena: monotonic, deallocate does nothing. Two are equal when they are the same object.
 class arena_resource final : public std::pmr::memory_resource {
  public:
@@ -144,6 +144,7 @@ class arena_resource final : public std::pmr::memory_resource {
   hd_arena *arena_;
   heddle::side side_ = heddle::side::left;
 };
+#endif
 
 // An allocator for containers that live no longer than an arena. It goes along when a container is moved or swapped, and stays where
 // a container is copied to; two are equal when arena and side are.
@@ -193,7 +194,9 @@ class mark {
     if (mark_.point == nullptr) detail::out_of_memory();
   }
   explicit mark(const heddle::arena &arena, side on = side::left) : mark(arena.get(), on) {}
+#if HEDDLE_PMR
   explicit mark(const arena_resource &resource) : mark(resource.arena(), resource.side()) {}
+#endif
 
   mark(mark &&other) noexcept : arena_(std::exchange(other.arena_, nullptr)), mark_(other.mark_) {}
   mark &operator=(mark &&other) noexcept {

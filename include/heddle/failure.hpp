@@ -20,6 +20,14 @@
 
 #include "../heddle.h"
 
+// std::pmr is there from GCC 9, or LLVM 16, on; before, the classes made for it are not.
+#if __has_include(<memory_resource>)
+#include <memory_resource>
+#define HEDDLE_PMR 1
+#else
+#define HEDDLE_PMR 0
+#endif
+
 #if defined(__cpp_exceptions) || defined(_CPPUNWIND)
 #define HEDDLE_EXCEPTIONS 1
 #else

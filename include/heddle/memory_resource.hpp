@@ -12,10 +12,9 @@
 #ifndef HEDDLE_MEMORY_RESOURCE_HPP
 #define HEDDLE_MEMORY_RESOURCE_HPP
 
-#include <memory_resource>
-
 #include "heap.hpp"
 
+#if HEDDLE_PMR
 namespace heddle {
 
 class memory_resource final : public std::pmr::memory_resource {
@@ -51,4 +50,5 @@ inline memory_resource *thread_heap_resource() noexcept {
 }
 
 }  // namespace heddle
+#endif
 #endif

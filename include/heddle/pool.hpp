@@ -13,7 +13,6 @@
 #ifndef HEDDLE_POOL_HPP
 #define HEDDLE_POOL_HPP
 
-#include <memory_resource>
 #include <type_traits>
 #include <utility>
 
@@ -155,6 +154,7 @@ class object_pool {
   heddle::pool pool_;
 };
 
+#if HEDDLE_PMR
 // std::pmr over pools: blocks up to 1 KiB come from a pool of their size, larger ones and those with an alignment above 16 from a heap
 // of its own. release() and the destructor take everything back. A block given twice or with another size is reported (HD-E08).
 // Two are equal when they are the same object.
@@ -223,6 +223,7 @@ class pool_resource final : public std::pmr::memory_resource {
   heddle::heap large_;
   detail::owner<hd_class_pools, hd_class_pools_destroy> pools_;
 };
+#endif
 
 }  // namespace heddle
 #endif

@@ -27,6 +27,13 @@
 #define HD_START_TEXT(name, text) static char name[] __attribute__((section(".data.start"), aligned(1))) = text
 #define HD_EXPORT __attribute__((visibility("default")))
 
+/* The loop behind it is written out. GCC does so for the asking since version 8. */
+#if defined(__clang__) || __GNUC__ >= 8
+#define HD_UNROLL_4 _Pragma("GCC unroll 4")
+#else
+#define HD_UNROLL_4
+#endif
+
 /* What tells this thread from others. GCC knows it on x86 since version 11; there it points to itself. */
 #if defined(__x86_64__) && !defined(__clang__) && __GNUC__ < 11 && !defined(HD_SCHED)
 FAST void *hd_thread_pointer(void) {

@@ -291,7 +291,7 @@ static inline void *clear(uint8_t *p, size_t bytes) {
     clear_tiny(p, bytes);
     return p;
   }
-#pragma GCC unroll 4
+  HD_UNROLL_4
   for (size_t at = 0; at < 64; at += 16) {
     *(hd_pair *)(p + at) = zero;
     *(hd_pair *)(p + bytes - 64 + at) = zero;

@@ -35,7 +35,7 @@ FAST uint64_t hdi_claim_free_blocks(const hd_block_state *map) {
   const __m128i *part = (const __m128i *)(const void *)map;
   const __m128i zero = _mm_setzero_si128();
   uint64_t bits = 0;
-#pragma GCC unroll 4
+  HD_UNROLL_4
   for (int i = 0; i < 4; i++) {
     __m128i is_free = _mm_cmpeq_epi8(_mm_load_si128(part + i), zero);
     bits |= (uint64_t)(uint32_t)_mm_movemask_epi8(is_free) << (16 * i);

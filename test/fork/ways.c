@@ -33,6 +33,11 @@
 #include <heddle/pool.h>
 #endif
 
+/* A directory for the child that is started: from glibc 2.29 on. */
+#if defined(__GLIBC__) && !__GLIBC_PREREQ(2, 29)
+#define posix_spawn_file_actions_addchdir_np(actions, path) TS_CHECK(chdir(path) == 0, "no way to " path)
+#endif
+
 extern char **environ;
 enum { THREADS = 8, DEPTH = 5, MANY = 200000, MIB = 1 << 20 };
 

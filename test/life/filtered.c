@@ -42,6 +42,9 @@ static const long allowed[] = {
 #ifdef SYS_clock_gettime64
     SYS_clock_gettime64, SYS_clock_nanosleep_time64, SYS_futex_time64,
 #endif
+#ifdef SYS_nanosleep
+    SYS_nanosleep,
+#endif
 #ifdef SYS_fstat
     SYS_fstat,
 #endif

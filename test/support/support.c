@@ -123,25 +123,30 @@ void ts_sleep_ms(unsigned ms) {
 
 size_t ts_os_page(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
-/* The figure of a line, in kB, of a file that the system keeps about this process. */
-static size_t bytes_in(const char *path, const char *name) {
+/* The figure of a line, in kB, of a file that the system keeps about this process. false: there is no such file. */
+static bool read_bytes_in(const char *path, const char *name, size_t *bytes) {
   char text[4096];
   int fd = open(path, O_RDONLY | O_CLOEXEC);
-  TS_CHECK(fd >= 0, "no %s", path);
+  if (fd < 0) return false;
   ssize_t n = read(fd, text, sizeof text - 1);
   close(fd);
   TS_CHECK(n > 0, "empty %s", path);
   text[n] = 0;
   const char *line = strstr(text, name);
   TS_CHECK(line != NULL, "no %s line", name);
-  return (size_t)strtoull(line + strlen(name), NULL, 10) * 1024;
+  *bytes = (size_t)strtoull(line + strlen(name), NULL, 10) * 1024;
+  return true;
 }
 
-size_t ts_status_bytes(const char *name) { return bytes_in("/proc/self/status", name); }
+size_t ts_status_bytes(const char *name) {
+  size_t bytes = 0;
+  TS_CHECK(read_bytes_in("/proc/self/status", name, &bytes), "no status of the process");
+  return bytes;
+}
 
 size_t ts_rss(void) {
-  static const char exact[] = "/proc/self/smaps_rollup";
-  return access(exact, R_OK) == 0 ? bytes_in(exact, "Rss:") : ts_status_bytes("VmRSS:");
+  size_t bytes = 0;
+  return read_bytes_in("/proc/self/smaps_rollup", "Rss:", &bytes) ? bytes : ts_status_bytes("VmRSS:");
 }
 
 #define PAGE_PRESENT ((uint64_t)1 << 63)

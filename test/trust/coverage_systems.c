@@ -21,6 +21,7 @@
 #include "core/thread.h"
 #include "heddle.h"
 #include "heddle/arena.h"
+#include "os/linux_memory.h"
 #include "os/os.h"
 #include "systems.h"
 

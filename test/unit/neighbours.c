@@ -21,12 +21,10 @@
 #include "core/space_grow.h"
 #include "core/store.h"
 #include "heddle.h"
+#include "os/linux_memory.h"
 #include "os/os.h"
 
 #define MIB ((size_t)1 << 20)
-#ifndef MAP_FIXED_NOREPLACE
-#define MAP_FIXED_NOREPLACE 0x100000
-#endif
 
 enum { FOREIGN = 0x5c, BLOCKS = 3000, PLANTED_MAX = 64 };
 

@@ -20,6 +20,7 @@
 #include "core/space_fixed.h"
 #include "core/space_grow.h"
 #include "heddle.h"
+#include "os/linux_memory.h"
 
 #define SPACE_BYTES ((size_t)64 << 20)
 #define ALIGNMENT ((size_t)64 << 20)

@@ -95,6 +95,6 @@ static inline int cross_run_all(const CMUnitTest *tests, size_t count, int (*bef
 }
 
 #define cmocka_run_group_tests(tests, before, after) cross_run_all((tests), sizeof(tests) / sizeof *(tests), (before), (after))
-#define cmocka_run_group_tests_name(name, tests, before, after) cmocka_run_group_tests(tests, before, after)
+#define cmocka_run_group_tests_name(name, tests, before, after) ((void)(name), cmocka_run_group_tests(tests, before, after))
 
 #endif
