@@ -137,7 +137,7 @@ def test_common_code_lies_apart(heddle):
     code = [row.split() for row in headers.splitlines() if re.match(r"\s+LOAD .* R E ", row)]
     assert len(code) == 3
     first, later, rest = ((int(row[2], 16), int(row[5], 16)) for row in code)
-    assert first[1] <= 44 * 1024 < rest[1]  # 40 with gcc 12
+    assert first[1] <= 48 * 1024 < rest[1]  # 40 with gcc 12, 45 with what gcc 13 does by itself on Ubuntu
     assert later[1] <= 28 * 1024  # as many with gcc 12
     dynamic = output("readelf", "-dW", heddle.shared)
     assert "(INIT_ARRAY)" in dynamic and not re.search(r"\((INIT|FINI)\)", dynamic)

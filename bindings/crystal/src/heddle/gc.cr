@@ -55,19 +55,22 @@ module GC
       total_bytes: now.live.to_u64)
   end
 
-  # The same in the form of the collector's own statistics.
+  # The same in the form of the collector's own statistics, of which newer versions of Crystal have more.
   def self.prof_stats
     now = stats
-    ProfStats.new(
-      heap_size: now.heap_size,
-      free_bytes: now.free_bytes,
-      unmapped_bytes: now.unmapped_bytes,
-      bytes_since_gc: now.bytes_since_gc,
-      bytes_before_gc: 0,
-      non_gc_bytes: 0,
-      gc_no: 0,
-      markers_m1: 0,
-      bytes_reclaimed_since_gc: 0,
-      reclaimed_bytes_before_gc: 0)
+    {% begin %}
+      ProfStats.new(
+        heap_size: now.heap_size,
+        free_bytes: now.free_bytes,
+        unmapped_bytes: now.unmapped_bytes,
+        bytes_since_gc: now.bytes_since_gc,
+        {% for name in ProfStats.instance_vars.map(&.name.stringify) %}
+          {% if name == "obtained_from_os_bytes" %}
+            obtained_from_os_bytes: now.heap_size,
+          {% elsif !%w(heap_size free_bytes unmapped_bytes bytes_since_gc).includes?(name) %}
+            {{ name.id }}: 0_u64,
+          {% end %}
+        {% end %})
+    {% end %}
   end
 end
