@@ -2,7 +2,8 @@
  *
  * The system keeps memory as ranges of like properties. Before Linux 6.17 it moves only what lies in one of them, and finds out when it has
  * unmapped what lay at the target. Our memory is cut into ranges where huge pages are asked for, and programs cut it themselves where they
- * lock pages or keep them from children: so a move goes range by range, and each is tried out first (decision 47).
+ * lock pages or keep them from children: so a move goes range by range, and each is tried out first (decision 47). Before Linux 5.7 it
+ * unmaps where the pages were, too (decision 49).
  * SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
 #include <errno.h>
