@@ -73,6 +73,7 @@ class run {
  public:
   run(const log_file &log, const matcher &pattern, how way, strings whose, unsigned workers)
       : log_(log), pattern_(pattern), way_(way), whose_(whose), hits_(log.block_count()) {
+    static_cast<void>(whose_);  // without Qt nobody asks
     // Two blocks more than workers, so that the reader may be ahead of them and no further.
     for (unsigned i = 0; i < workers + 2; i++) {
       block empty;
@@ -196,7 +197,7 @@ class run {
   const log_file &log_;
   const matcher &pattern_;
   how way_;
-  [[maybe_unused]] strings whose_;
+  strings whose_;
   std::vector<std::vector<std::uint32_t>> hits_;  // by block; each is written by the one worker that has the block
   channel<block> idle_, full_;
 };
