@@ -18,13 +18,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "../life/cases.h"
+#include "../support/filter.h"
 #include "../support/support.h"
 #include "../support/sut.h"
 #include "child.h"
@@ -327,9 +327,7 @@ static void refuse_helper(void) {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EAGAIN),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
-  struct sock_fprog program = {sizeof rules / sizeof *rules, rules};
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
-    cases_skip("no seccomp filters here");
+  if (!ts_filter_rules(rules, sizeof rules / sizeof *rules)) cases_skip("no seccomp filters here");
 #else
   cases_skip("the filter is written for x86-64");
 #endif

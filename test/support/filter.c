@@ -14,7 +14,7 @@
 
 enum { MOST = 200 };
 
-static bool put_up(struct sock_filter *rules, unsigned short count) {
+bool ts_filter_rules(struct sock_filter *rules, unsigned short count) {
   struct sock_fprog program = {count, rules};
   return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
@@ -31,7 +31,7 @@ bool ts_filter_calls(enum ts_filter what, const long *calls, size_t count) {
     rules[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, listed);
   }
   rules[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, other);
-  return put_up(rules, at);
+  return ts_filter_rules(rules, at);
 }
 
 bool ts_filter_value(long call, unsigned argument, unsigned value) {
@@ -44,5 +44,5 @@ bool ts_filter_value(long call, unsigned argument, unsigned value) {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
-  return put_up(rules, sizeof rules / sizeof *rules);
+  return ts_filter_rules(rules, sizeof rules / sizeof *rules);
 }

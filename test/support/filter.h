@@ -10,6 +10,11 @@
 /** What ends the process from now on: each of these calls, or every other one. */
 enum ts_filter { TS_FILTER_FORBID, TS_FILTER_ALLOW };
 
+struct sock_filter;
+
+/** Put up a filter of the caller's own rules. false: the system has no filters. */
+bool ts_filter_rules(struct sock_filter *rules, unsigned short count);
+
 /** Put up a filter for the calling thread and those that it starts. At most 200 calls. false: the system has no filters. */
 bool ts_filter_calls(enum ts_filter what, const long *calls, size_t count);
 

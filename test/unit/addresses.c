@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "../support/support.h"
+#include "apart.h"
 #include "core/space.h"
 #include "heddle.h"
 #include "os/os.h"
@@ -84,22 +84,16 @@ static void far(void *unused) {
   TS_CHECK((uintptr_t)hdi_space.base > ((uintptr_t)1 << 46) && hdi_space.open, "base %p", (void *)hdi_space.base);
 }
 
-static void run(void (*body)(void *)) {
-  struct ts_outcome outcome;
-  ts_fork_run(body, NULL, 30, &outcome);
-  if (!ts_exited(&outcome, 0)) fail_msg("status %x: %s", (unsigned)outcome.status, outcome.error);
-}
-
 static void test_near(void **state) {
   (void)state;
-  run(near);
+  run_apart(near, 30);
 }
 
 static void test_no_choice(void **state) {
   (void)state;
   ram_gib = 8;
   end_of_addresses = 32 * GIB;
-  run(reserved);
+  run_apart(reserved, 30);
 }
 
 /* The place for the heap would be too small. */
@@ -107,12 +101,12 @@ static void test_large_machine(void **state) {
   (void)state;
   ram_gib = 33;
   end_of_addresses = 128 * GIB;
-  run(reserved);
+  run_apart(reserved, 30);
 }
 
 static void test_far(void **state) {
   (void)state;
-  run(far);
+  run_apart(far, 30);
 }
 
 int main(void) {

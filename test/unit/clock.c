@@ -14,10 +14,10 @@
 #include <cmocka.h>
 
 #include "../support/filter.h"
-#include "../support/support.h"
+#include "apart.h"
 #include "os/os.h"
 
-enum { NOT_HERE = 77, NAP_MS = 60, SLACK_MS = 200 };
+enum { NAP_MS = 60, SLACK_MS = 200 };
 
 static uint64_t library_ms(void) {
   struct timespec now;
@@ -61,11 +61,8 @@ static void without_the_call(void *unused) {
 
 static void test_no_call(void **state) {
   (void)state;
-  struct ts_outcome outcome;
   if (getauxval(AT_SYSINFO_EHDR) == 0) skip();
-  ts_fork_run(without_the_call, NULL, 10, &outcome);
-  if (ts_exited(&outcome, NOT_HERE)) skip();
-  if (!ts_exited(&outcome, 0)) fail_msg("status %x: %s", (unsigned)outcome.status, outcome.error);
+  run_apart(without_the_call, 10);
 }
 
 int main(void) {

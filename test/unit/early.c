@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "../support/support.h"
+#include "apart.h"
 #include "core/purge.h"
 #include "heddle.h"
 #include "os/os.h"
@@ -77,20 +77,14 @@ static void first_moment(void *unused) {
   TS_CHECK(cached() <= 1 << 20, "%zu bytes have not gone back", cached());
 }
 
-static void run(void (*body)(void *)) {
-  struct ts_outcome outcome;
-  ts_fork_run(body, NULL, 60, &outcome);
-  if (outcome.status != 0) fail_msg("status %d: %s", outcome.status, outcome.error);
-}
-
 static void test_refused_twice(void **state) {
   (void)state;
-  run(refused_twice);
+  run_apart(refused_twice, 60);
 }
 
 static void test_first_moment(void **state) {
   (void)state;
-  run(first_moment);
+  run_apart(first_moment, 60);
 }
 
 int main(void) {

@@ -17,11 +17,11 @@
 #include <cmocka.h>
 
 #include "../support/filter.h"
-#include "../support/support.h"
+#include "apart.h"
 #include "os/linux_memory.h"
 #include "os/os.h"
 
-enum { PAGES = 3000, SHORT = 5, NOT_HERE = 77, STALE_MS = 40 /* as old as the answer that there is no filter may be, and a little more */ };
+enum { PAGES = 3000, SHORT = 5, STALE_MS = 40 /* as old as the answer that there is no filter may be, and a little more */ };
 
 static const long for_resident = SYS_mincore;
 
@@ -75,13 +75,6 @@ static void check_memory(uint8_t *p, size_t apart) {
 
 static void put_up(void) {
   if (!ts_filter_calls(TS_FILTER_FORBID, &for_resident, 1)) _exit(NOT_HERE);
-}
-
-static void run(void (*body)(void *)) {
-  struct ts_outcome outcome;
-  ts_fork_run(body, NULL, 20, &outcome);
-  if (ts_exited(&outcome, NOT_HERE)) skip();
-  if (!ts_exited(&outcome, 0)) fail_msg("status %x: %s", (unsigned)outcome.status, outcome.error);
 }
 
 static void unfiltered(void *unused) {
@@ -198,17 +191,17 @@ static void locked(void *unused) {
 
 static void test_unfiltered(void **state) {
   (void)state;
-  run(unfiltered);
+  run_apart(unfiltered, 20);
 }
 
 static void test_sandboxed(void **state) {
   (void)state;
-  run(sandboxed);
+  run_apart(sandboxed, 20);
 }
 
 static void test_locked(void **state) {
   (void)state;
-  run(locked);
+  run_apart(locked, 20);
 }
 
 static void test_filter_works(void **state) {
@@ -221,33 +214,33 @@ static void test_filter_works(void **state) {
 
 static void test_filtered(void **state) {
   (void)state;
-  run(filtered);
+  run_apart(filtered, 20);
 }
 
 static void test_filtered_later(void **state) {
   (void)state;
-  run(filtered_later);
+  run_apart(filtered_later, 20);
 }
 
 static void test_thread_filtered(void **state) {
   (void)state;
-  run(thread_filtered);
+  run_apart(thread_filtered, 20);
 }
 
 static void test_thread_at_once(void **state) {
   (void)state;
-  run(thread_at_once);
+  run_apart(thread_at_once, 20);
 }
 
 static void test_no_files(void **state) {
   (void)state;
   if (geteuid() != 0) skip();
-  run(no_files);
+  run_apart(no_files, 20);
 }
 
 static void test_files_later(void **state) {
   (void)state;
-  run(files_later);
+  run_apart(files_later, 20);
 }
 
 static int setup(void **state) {
