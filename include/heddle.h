@@ -129,7 +129,8 @@ HEDDLE_API HEDDLE_MALLOC char *hd_strndup(const char *text, size_t max_bytes);
  *  A compiler that checks lengths (_FORTIFY_SOURCE=3) knows of what was asked for alone: who means to use all asks for hd_good_size. */
 HEDDLE_API size_t hd_usable_size(const void *p);
 
-/** Usable size that hd_malloc(bytes) gives at least: that of its size class. 0 when bytes > PTRDIFF_MAX. cost O(1), allocates nothing. */
+/** Usable size that hd_malloc(bytes) gives at least: that of its size class. The first blocks of a class may have more, up to the
+ *  next power of two. 0 when bytes > PTRDIFF_MAX. cost O(1), allocates nothing. */
 HEDDLE_API size_t hd_good_size(size_t bytes);
 
 /** Whether p lies in memory that Heddle manages (also inside a block or in free memory). threads any; cost O(1). */

@@ -15,6 +15,7 @@
 
 enum {
   LENDERS = 4, /* classes that are asked for a block: they reach up to one and a half times the size */
+  HOSTED_PART = 128, /* bytes, in which is counted what a class without pages takes of its host */
   SPILLS = 4,  /* times that a magazine was too small before it grows */
   REST_UNITS = 64, /* units taken in short runs before the heap once more gives up what rests in it, */
   REST_SOON = 16,  /* and after a time when that was as many units or more */
@@ -458,6 +459,14 @@ unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index) {
   return class_index;
 }
 
+unsigned hdi_heap_host(hd_heap *heap, unsigned class_index) {
+  hd_class *class = &heap->class[class_index];
+  if (class->hosted >= HD_HOSTED_MOST || heap->explicit_heap) return class_index;
+  unsigned shift = hd_highest_bit(hdi_sizeclass_bytes(class_index) - 1) + 1;
+  class->hosted = (uint8_t)(class->hosted + hd_max(1, (1u << shift) / HOSTED_PART));
+  return hdi_sizeclass_of((size_t)1 << shift);
+}
+
 /* ---- magazines --------------------------------------------------------------------------------------------------- */
 
 static void empty_magazine(hd_heap *heap, hd_magazine *magazine) {
@@ -532,6 +541,7 @@ void hdi_heap_drop_cache(hd_heap *heap) {
 void hdi_heap_rest(hd_heap *heap) {
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
     if (heap->class[i].page != NULL) hdi_heap_unclaim(heap, heap->class[i].page);
+    if (i <= HD_SMALL_CLASSES) heap->class[i].hosted = 0;
   }
   hdi_heap_drop_cache(heap);
   hdi_space_give_ahead(heap->space, &heap->ahead);

@@ -19,6 +19,10 @@
 #include "core/space.h"
 #include "core/unit.h"
 
+/* What a small class without a page takes of another one before it gets a page: so many times 128 bytes, a system page full, or so many
+ * shorter blocks. */
+enum { HD_HOSTED_MOST = 32 };
+
 enum { HD_REMOTE_TABLE = 64, HD_NAME_BYTES = 32, HD_CACHE_RUN = 16, HD_LONE_MOST = 2 };
 
 /* Units that a heap's cache of runs takes: at first, and where threads meet at the space. */
@@ -73,7 +77,10 @@ typedef struct hd_class {
   uint8_t claims;         /* times that the slot was empty */
   uint8_t pause;          /* claims until the same group is tried again, */
   uint8_t last_pause;     /* and how many there were after the last try */
-  uint8_t spills;         /* odd: its magazine was full, and not empty since; twice the times that both happened */
+  union {
+    uint8_t spills;       /* medium. Odd: its magazine was full, and not empty since; twice the times that both happened */
+    uint8_t hosted;       /* small: what it took of its host, having no page, in 128 bytes */
+  };
   bool zeroes;            /* calloc has asked for its blocks */
   bool zeroed;            /* the blocks in the slot read as zero */
   bool busy : 1;          /* at least one of eight claims of the heap is for this class */
@@ -225,6 +232,11 @@ bool hdi_heap_refill(hd_heap *heap, hd_class *class);
  * never was: a class that is needed now and then keeps no memory of its own. Classes above HD_SMALL_MAX. The class itself: there
  * is none. */
 unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index);
+
+/* Whose blocks serve the next request of a small class that has no page: those of the next power of two, until there have been some. So a
+ * thread that needs a few blocks of each size touches few pages (decision 50). They lie at every alignment that the class's own do. The
+ * class itself: it gets a page. So it is with the hosts themselves, and in explicit heaps. */
+unsigned hdi_heap_host(hd_heap *heap, unsigned class_index);
 
 /* Put a page that an event concerns into its right state: after its credit ran out, or after remote frees were taken in. */
 void hdi_heap_settle(hd_heap *heap, hd_unit *page);

@@ -202,8 +202,9 @@ static void interior_other_thread(void) {
 
 /* 65,536 bytes hold 1,365 blocks of 48 and 16 bytes more. */
 static void never_page_end(void) {
-  uintptr_t page = (uintptr_t)make(48) & ~(uintptr_t)65535;
-  target = (void *)(page + 65536 - 16);
+  void *p = NULL;
+  for (int i = 0; i < 64; i++) p = make(48); /* the first of them lie in a page of 64-byte blocks */
+  target = (void *)(((uintptr_t)p & ~(uintptr_t)65535) + 65536 - 16);
   sut->free(target);
 }
 

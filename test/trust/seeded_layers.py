@@ -30,7 +30,7 @@ class Layer(NamedTuple):
 UNITS = """sizeclass magazine lender shorter turns beginning remote remote_late parcel thread_edges page bits options text blockindex store
     region lock thread heap alloc api report stats space waves large large_moves across sparse_runs shelf purge collect orphans loose stops
     neighbours huge huge_again huge_cost huge_fast huge_small inherit pairs ahead order rows moves locked resident
-    addresses clock purge_helper early""".split()
+    addresses clock purge_helper early host""".split()
 
 TRAPS = " | ".join("""restore_exact whole_size huge_size bad_alignment point_anywhere exact_fit wrapping_size says_what_is_left
     memory_returns points_hold empty_stays empty_yields dense_is_huge sparse_is_small cut_short both_sides_return zero_is_free guards

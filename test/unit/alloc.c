@@ -13,11 +13,13 @@
 #include "../support/support.h"
 #include "core/alloc.h"
 #include "heddle.h"
+#include "pages.h"
 
 #define MIB ((size_t)1 << 20)
 
 static void all_sizes(void **state) {
   (void)state;
+  own_pages();
   for (size_t bytes = 0; bytes <= MIB; bytes++) {
     unsigned char *p = hd_malloc(bytes);
     size_t usable = hd_usable_size(p);

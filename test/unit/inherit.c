@@ -15,6 +15,7 @@
 #include "core/sizeclass.h"
 #include "core/store.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum { BLOCK_BYTES = 64, PER_PAGE = HD_UNIT_BYTES / BLOCK_BYTES, EIGHTH = PER_PAGE / 8, PAGES = 5 };
 
@@ -57,7 +58,7 @@ static void free_every(size_t step, size_t at, size_t of_page) {
 /* A parent of 4 MiB, whose pages have a fourth of their blocks free; the first one is full. */
 static int fork_once(void **state) {
   (void)state;
-  hd_free(hd_malloc(1)); /* starts the library */
+  own_pages(); /* starts the library */
   heap = hdi_heap_mine();
   class = &heap->class[hdi_sizeclass_of(BLOCK_BYTES)];
   while (class->page == NULL || class->page->fresh != class->page->capacity || class->first != NULL) take();

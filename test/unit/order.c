@@ -15,6 +15,7 @@
 #include "core/gate.h"
 #include "core/page.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum { SMALL = 32, ODD = 80, OTHER = 300, LONG = 400, FEW = 1000, LOOK_FREES = 64, MOST = HD_UNIT_BYTES / SMALL, NOTHING = 12345 };
 
@@ -28,6 +29,7 @@ static hd_heap *mine(void) { return hdi_heap_self; }
  * caches, until it has claimed a few times more. */
 static void *fill(size_t bytes, bool far) {
   void *next = NULL;
+  own_pages();
   hd_free(hd_malloc(bytes));
   hd_collect(0);
   capacity = HD_UNIT_BYTES / hdi_sizeclass_bytes(hdi_sizeclass_of(bytes));

@@ -16,6 +16,7 @@
 #include "core/claim.h"
 #include "core/page.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum { TINY = 16, LONG = 1024, LONGEST = HD_SMALL_MAX, PER_PAGE = HD_UNIT_BYTES / TINY, LEAST = 4, LONG_TURN = 8 };
 
@@ -25,6 +26,7 @@ static unsigned keeps;
 static hd_class *class_of(size_t bytes) { return &hdi_heap_self->class[hdi_sizeclass_of(bytes)]; }
 
 static void *take(size_t bytes) {
+  own_pages();
   void *p = hd_malloc(bytes);
   TS_CHECK(p != NULL, "%zu bytes", bytes);
   return p;

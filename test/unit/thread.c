@@ -19,6 +19,7 @@
 #include "core/remote.h"
 #include "core/thread.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum { THREADS = 4, MANY = 1200, BLOCK_BYTES = 8192, MOST_ORPHANS = 64 };
 
@@ -170,6 +171,7 @@ typedef struct untold_guest {
 /* Takes blocks, and as many again after others have freed those: the same ones, as others have told of frees before. */
 static void *take_twice(void *argument) {
   untold_guest *self = argument;
+  own_pages();
   for (int i = 0; i < UNTOLD; i++) self->blocks[i] = hd_malloc(UNTOLD_BYTES);
   self->who.heap = hdi_heap_mine();
   sem_post(&self->who.begun);

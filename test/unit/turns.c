@@ -16,6 +16,7 @@
 #include "core/page.h"
 #include "core/remote.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum { BLOCK_BYTES = 64, PER_PAGE = HD_UNIT_BYTES / BLOCK_BYTES, LAST_GROUP = PER_PAGE / 64 - 1, EIGHTH = PER_PAGE / 8 };
 
@@ -404,7 +405,7 @@ static bool is_fetched(size_t bytes) { return hdi_claim_is_far(hdi_heap_self, &h
  * fetched, but of the classes that have one page. */
 static void test_far(void **state) {
   (void)state;
-  hd_free(hd_malloc(1)); /* the thread has a heap from here on */
+  own_pages(); /* the thread has a heap from here on */
   if (hdi_heap_is_empty(hdi_heap_self)) skip(); /* hardened mode has its own pages */
   enum { BLOCKS = 4 * 1024 * 1024 / BLOCK_BYTES };
   static void *held[BLOCKS];

@@ -16,6 +16,7 @@
 #include "core/gate.h"
 #include "core/page.h"
 #include "heddle.h"
+#include "pages.h"
 
 enum { MANY = 48, BULK = HD_CACHE_UNITS / 2 };
 
@@ -38,7 +39,7 @@ static void give_all(size_t count, size_t units) {
 
 static int begin(void **state) {
   (void)state;
-  hd_free(hd_malloc(1));
+  own_pages();
   hd_collect(0);
   hdi_gate_enter(hdi_heap_self);
   return 0;
