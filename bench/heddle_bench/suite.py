@@ -62,6 +62,7 @@ WORKLOADS = (
         ("calloc", "table-front", 1, (1,), False),
         ("calloc", "table-spread", 1, (1,), False),
         ("threadlife", "", 1, (1, 8), True),
+        ("threadlife", "together", 1, (1,), False),
         ("server", "", 2, (1, 2, 8), True),
         ("pipeline", "", 1, (1, 2), True),
         ("tree", "binary", 2, (1, 2), True),

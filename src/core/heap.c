@@ -467,6 +467,10 @@ unsigned hdi_heap_host(hd_heap *heap, unsigned class_index) {
   return hdi_sizeclass_of((size_t)1 << shift);
 }
 
+void hdi_heap_host_anew(hd_heap *heap) {
+  for (unsigned i = 1; i <= HD_SMALL_CLASSES; i++) heap->class[i].hosted = 0;
+}
+
 /* ---- magazines --------------------------------------------------------------------------------------------------- */
 
 static void empty_magazine(hd_heap *heap, hd_magazine *magazine) {
@@ -541,8 +545,8 @@ void hdi_heap_drop_cache(hd_heap *heap) {
 void hdi_heap_rest(hd_heap *heap) {
   for (unsigned i = 1; i < HD_CLASS_COUNT; i++) {
     if (heap->class[i].page != NULL) hdi_heap_unclaim(heap, heap->class[i].page);
-    if (i <= HD_SMALL_CLASSES) heap->class[i].hosted = 0;
   }
+  hdi_heap_host_anew(heap);
   hdi_heap_drop_cache(heap);
   hdi_space_give_ahead(heap->space, &heap->ahead);
 }

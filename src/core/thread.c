@@ -393,6 +393,7 @@ static void thread_exit(void *value) {
   hdi_remote_flush(heap);
   hdi_remote_drain(heap);
   hdi_heap_drop_cache(heap);
+  hdi_heap_host_anew(heap);
   rank(heap);
   hdi_gate_leave(heap);
   thread_ended = 1;

@@ -144,6 +144,26 @@ static void others_may_free_them(void) {
   hd_free(kept);
 }
 
+/* Takes as much of a host as a class may have, and ends. */
+static void *live_shortly(void *heap) {
+  void *block[HD_HOSTED_MOST];
+  for (size_t i = 0; i < hosted_most(200); i++) block[i] = take(200);
+  *(hd_heap **)heap = hdi_heap_self;
+  TS_CHECK(class_of(200)->page_count == 0, "%u pages", class_of(200)->page_count);
+  for (size_t i = 0; i < hosted_most(200); i++) hd_free(block[i]);
+  return NULL;
+}
+
+/* Without any rest between them. */
+static void the_next_thread_begins_anew(void) {
+  hd_heap *heap[3] = {NULL, NULL, NULL};
+  for (int i = 0; i < 3; i++) {
+    pthread_t thread;
+    TS_CHECK(pthread_create(&thread, NULL, live_shortly, &heap[i]) == 0 && pthread_join(thread, NULL) == 0, "no thread");
+  }
+  TS_CHECK(heap[1] == heap[0] && heap[2] == heap[0], "no heir of the first one's heap");
+}
+
 /* Whoever gets a heap that rests is served as its first thread was. */
 static void at_rest_it_begins_anew(void) {
   void *p = take_most(100), *kept = take(600);
@@ -169,6 +189,7 @@ int main(void) {
       ALONE(they_are_cleared),
       ALONE(not_in_heaps_of_ones_own),
       ALONE(others_may_free_them),
+      ALONE(the_next_thread_begins_anew),
       ALONE(at_rest_it_begins_anew),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
