@@ -392,8 +392,8 @@ static void thread_exit(void *value) {
   hdi_gate_enter(heap);
   hdi_remote_flush(heap);
   hdi_remote_drain(heap);
-  hdi_heap_drop_cache(heap);
   hdi_heap_host_anew(heap);
+  hdi_heap_drop_cache(heap);
   rank(heap);
   hdi_gate_leave(heap);
   thread_ended = 1;
