@@ -200,19 +200,10 @@ FAST void *leave_with_claimed(void *p, hd_heap *heap, const hd_class *class, uin
   return p;
 }
 
-/* Inside the gate, which they leave. Where a class has no page, */
-static __attribute__((noinline)) void *alloc_hosted(hd_heap *heap, const hd_class *class, size_t bytes) {
-  unsigned host = hdi_heap_host(heap, (unsigned)(class - heap->class));
-  uint64_t bits = hdi_claim(heap, host);
-  void *p = HD_LIKELY(bits != 0) ? hdi_alloc_take(&heap->class[host].slot, bits) : NULL;
-  hdi_gate_leave(heap);
-  return HD_LIKELY(p != NULL) ? p : hdi_alloc_slow(bytes);
-}
-
-/* and where its page has nothing to claim at once. */
+/* Inside the gate, which it leaves: where the class's page has nothing to claim at once, or it has none. */
 static __attribute__((noinline)) void *alloc_refilled(hd_heap *heap, hd_class *class, size_t bytes) {
-  if (HD_UNLIKELY(class->page_count == 0)) return alloc_hosted(heap, class, bytes);
-  uint64_t bits = hdi_heap_refill(heap, class) ? hdi_slot_bits(&class->slot) : 0;
+  bool hosted = class->page_count == 0; /* perhaps: the slow way asks for its host */
+  uint64_t bits = !hosted && hdi_heap_refill(heap, class) ? hdi_slot_bits(&class->slot) : 0;
   if (HD_LIKELY(bits != 0)) return leave_with_claimed(hdi_alloc_take(&class->slot, bits), heap, class, bits);
   hdi_gate_leave(heap);
   return hdi_alloc_slow(bytes);

@@ -238,7 +238,8 @@ unsigned hdi_heap_lender(hd_heap *heap, unsigned class_index);
  * class itself: it gets a page. So it is with the hosts themselves, and in explicit heaps. */
 unsigned hdi_heap_host(hd_heap *heap, unsigned class_index);
 
-/* What hosts gave is forgotten: its next thread, which needs a few blocks of each size as well, is served as the first one was. */
+/* What hosts gave is forgotten: its next thread, which needs a few blocks of each size as well, is served as the first one was; and so is
+ * the same one after it was idle. */
 void hdi_heap_host_anew(hd_heap *heap);
 
 /* Put a page that an event concerns into its right state: after its credit ran out, or after remote frees were taken in. */

@@ -301,7 +301,7 @@ CLAIMS = [
     Fault("what a class took counts for the heap's next thread", "core/thread.c", "unit.host",
           "  hdi_heap_host_anew(heap);\n", ""),
     Fault("a class with a page has a host", "core/alloc.c", "unit.host",
-          "if (HD_UNLIKELY(class->page_count == 0)) return alloc_hosted", "if (true) return alloc_hosted"),
+          "  } else if (heap->class[from].page_count == 0) {", "  } else {"),
     Fault("a host's block is cleared by the size that was wanted", "core/alloc.c", "unit.host",
           "*class_index = from = hdi_heap_host(heap, from);", "from = hdi_heap_host(heap, from);"),
     Fault("a magazine's block counts as zeroed", "core/alloc.c", "unit.lender",

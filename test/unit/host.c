@@ -14,7 +14,6 @@
 #include "../support/support.h"
 #include "alone.h"
 #include "core/alloc.h"
-#include "core/gate.h"
 #include "core/page.h"
 #include "core/thread.h"
 #include "heddle.h"
@@ -168,12 +167,12 @@ static void the_next_thread_begins_anew(void) {
 static void at_rest_it_begins_anew(void) {
   void *p = take_most(100), *kept = take(600);
   (void)p;
-  hdi_gate_enter(hdi_heap_self);
-  hdi_heap_rest(hdi_heap_self);
-  hdi_gate_leave(hdi_heap_self);
+  hd_thread_idle();
   TS_CHECK(class_of(100)->hosted == 0 && class_of(600)->hosted == 0, "they count what was before");
   TS_CHECK(hd_usable_size(take(600)) == 1024 && hd_usable_size(kept) == 1024, "no host for it");
   TS_CHECK(hd_usable_size(take(100)) == hd_good_size(100), "the class has a page, and a host");
+  hd_thread_idle();
+  TS_CHECK(hd_usable_size(hd_calloc(1, 100)) == hd_good_size(100), "the class has a page, and a host for calloc");
 }
 
 int main(void) {
