@@ -92,6 +92,9 @@ SLOW static uint64_t cost_of_few(void) {
   return ns;
 }
 
+/* Whether they were dear, and are left out for a while. */
+static bool is_pausing(void) { return hd_load_relaxed(&price.dear) && hd_load_relaxed(&price.rest) > 0; }
+
 /* LOOK: at the first of them, and at the next, if that is still the answer. */
 enum answer { LEAVE, ASK, LOOK };
 
@@ -266,21 +269,34 @@ SLOW static bool is_most_faults(uint64_t ns) {
   return ns * FAULTS_SHARE <= hd_load_relaxed(&cost) * 100;
 }
 
-SLOW void hdi_space_huge_fork_child(void) {
-  hd_store_relaxed(&child_lacks, hd_round_down(hd_min(hd_load_relaxed(&hdi_space.top), HUGE_FIRST_UNITS), BLOCK_UNITS));
+/* Whether a program that comes to a block with its next units, from `from` on, will fill it. */
+static bool is_filling(const hd_space *space, size_t from, size_t next, uint64_t ns) {
+  return ns <= SLOW_UNIT_NS && is_dense_below(space, from, next) && (HD_LIKELY(ns <= FAST_UNIT_NS) || is_most_faults(ns));
 }
 
-/* Of a long run its owner knows more: see hdi_space_want_huge. */
+/* Of a long run its owner knows more: see hdi_space_want_huge.
+ *
+ * Who asks may have to wait for as long as a huge page takes to come to another thread, and meanwhile a third one touches the block; then
+ * it will be none. So the block behind is asked for as well, and whoever enters that has only to look at it. A long run says nothing of
+ * what comes behind it. */
 void hdi_space_huge_enter(const hd_space *space, size_t from, size_t to, size_t end, hd_touch touch) {
   size_t lacks = hd_load_relaxed(&child_lacks);
   if (HD_UNLIKELY(lacks != 0)) hd_store_relaxed(&child_lacks, lacks - hd_min(lacks, to - from));
   if (!hdi_space_asks_huge(space) || to - from >= HD_HUGE_RUN_UNITS) return;
   size_t first = hd_round_up(from, BLOCK_UNITS);
   size_t last = hd_min(hd_round_up(to, BLOCK_UNITS), hd_round_down(end, BLOCK_UNITS));
+  size_t block = first / BLOCK_UNITS, behind = last / BLOCK_UNITS;
   if (first == 0 || first >= last) return;
-  uint64_t ns = first < HUGE_FIRST_UNITS || lacks != 0 ? unit_ns(first) : 0;
-  if (ns > SLOW_UNIT_NS || !is_dense_below(space, from, touch == HD_TOUCH_SURE ? 1 : to - from)) return;
-  if (HD_LIKELY(ns <= FAST_UNIT_NS) || is_most_faults(ns)) ask(first, last, touch);
+  if (behind >= HUGE_BLOCKS) return;
+  size_t next = touch == HD_TOUCH_SURE ? 1 : to - from;
+  bool small = first < HUGE_FIRST_UNITS || lacks != 0, ahead = !small && touch != HD_TOUCH_PERHAPS && next < LONG_UNITS;
+  if (ahead && is_asked(block)) {
+    if (answer(1, touch) == LOOK) look_at(block);
+    if (is_asked(behind)) return;
+  }
+  if (!is_filling(space, from, next, small ? unit_ns(first) : 0)) return;
+  ask(first, last, touch);
+  if (ahead && last + BLOCK_UNITS <= end && !is_pausing()) ask_from(behind, behind + 1);
 }
 
 /* What was once resident may have been given back since; who had it may well have it again. */
@@ -330,6 +346,13 @@ SLOW static void take_back(size_t from, size_t to) {
 
 SLOW void hdi_space_leave_huge(const uint8_t *address, size_t bytes) {
   take_back(block_of(address + BLOCK_BYTES - 1), hd_min(block_of(address + bytes), HUGE_BLOCKS));
+}
+
+/* What its parent asked for ahead is not for a child that may stay small. */
+SLOW void hdi_space_huge_fork_child(void) {
+  size_t top = hd_load_relaxed(&hdi_space.top), next = hd_round_up(top, BLOCK_UNITS) / BLOCK_UNITS;
+  hd_store_relaxed(&child_lacks, hd_round_down(hd_min(top, HUGE_FIRST_UNITS), BLOCK_UNITS));
+  take_back(next, hd_min(next + 1, HUGE_BLOCKS));
 }
 
 /* By steps of 32 MiB, or the system would have a range to keep for each block that has a gap. */

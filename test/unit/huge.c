@@ -25,6 +25,25 @@
 
 enum { MIB = 1024 * 1024, HUGE_BYTES = 2 * MIB };
 
+/* Whether the system has a range that holds the address, or one of so many bytes, with a flag: "hg" if huge pages are wanted there, "nh" if
+ * they are not. */
+static bool has_range(const void *address, size_t bytes, const char *flag) {
+  FILE *maps = fopen("/proc/self/smaps", "re");
+  char line[512], *at;
+  uintptr_t from, to;
+  bool inside = false, found = false;
+  assert_non_null(maps);
+  while (fgets(line, sizeof line, maps) != NULL) {
+    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
+      inside = bytes != 0 ? to - from == bytes : from <= (uintptr_t)address && (uintptr_t)address < to;
+    else if (inside && (at = strstr(line, "VmFlags:")) != NULL) found = found || strstr(at, flag) != NULL;
+  }
+  fclose(maps);
+  return found;
+}
+
+static bool has_flag(const void *address, const char *flag) { return has_range(address, 0, flag); }
+
 static uint8_t *last; /* the block taken last: units come from the top, one after the other */
 
 static void take_unit(bool fill) {
@@ -35,7 +54,6 @@ static void take_unit(bool fill) {
   last = p;
 }
 
-/* To the end of a huge page. */
 /* Long runs that were freed untouched wait for the next block of about their length: nobody gets those. */
 static void take_sparse(void) {
   for (size_t units = 1; units < hdi_space.top; units *= 2) {
@@ -51,6 +69,7 @@ static void take_free(void) {
   }
 }
 
+/* To the end of a huge page. */
 static int begin(void **state) {
   (void)state;
   take_sparse();
@@ -71,6 +90,11 @@ static void take(size_t huge_pages, size_t step) {
 static bool next_is_huge(void) {
   take(1, 0);
   return hdi_space_is_huge(last);
+}
+
+/* Of memory that has been claimed there is enough for so many. */
+static void make_room(size_t huge_pages) {
+  while (hdi_space.committed - hdi_space.top < huge_pages * HD_HUGE_UNITS) take(1, 0);
 }
 
 /* What lies so many huge pages below counts no more. */
@@ -105,6 +129,52 @@ static void test_where_it_is_filled(void **state) {
   assert_int_equal(next_is_huge(), may_be_huge());
   take(too_deep(), 0);
   assert_false(next_is_huge()); /* that lies too deep now */
+}
+
+/* So many of them behind the unit that was taken last. */
+static bool is_huge_behind(size_t huge_pages) { return hdi_space_is_huge(last + HD_UNIT_BYTES + huge_pages * HUGE_BYTES); }
+
+/* Whoever comes to a block finds that it has been asked for, with the one below; but not two blocks ahead. */
+static void test_one_is_asked_for_ahead(void **state) {
+  (void)state;
+  forget();
+  make_room(12);
+  take(8, 1);
+  take_unit(false);
+  for (int i = 0; i < 2; i++) {
+    assert_int_equal(hdi_space_is_huge(last), may_be_huge());
+    assert_int_equal(hdi_space_is_huge(last + HUGE_BYTES), may_be_huge());
+    assert_false(hdi_space_is_huge(last + 2 * HUGE_BYTES));
+    take(1, 0);
+  }
+}
+
+/* Where nothing is claimed yet there is nothing to ask for; that follows when it is. */
+static void test_none_is_asked_for_where_nothing_is(void **state) {
+  (void)state;
+  forget();
+  while (hdi_space.committed - hdi_space.top != 9 * HD_HUGE_UNITS) take(1, 0);
+  take(8, 1);
+  size_t committed = hdi_space.committed;
+  assert_int_equal(next_is_huge(), may_be_huge());
+  assert_int_equal(hdi_space.committed, committed);
+  assert_false(is_huge_behind(0));
+  take_unit(true);
+  assert_int_equal(hdi_space_is_huge(last), may_be_huge());
+  assert_true(!may_be_huge() || has_flag(last, " hg"));
+}
+
+/* A block that grows may never be filled, and says nothing of what comes behind it. */
+static void test_growth_asks_for_its_own(void **state) {
+  (void)state;
+  forget();
+  make_room(12);
+  take(8, 1);
+  uint8_t *p = hd_realloc(last, 2 * HD_UNIT_BYTES);
+  assert_ptr_equal(p, last);
+  assert_int_equal(is_huge_behind(0), may_be_huge());
+  assert_false(is_huge_behind(1));
+  last = NULL;
 }
 
 static void test_where_it_is_filled_deeper(void **state) {
@@ -220,6 +290,7 @@ static void test_middling_blocks(void **state) {
   assert_ptr_equal(p, last + HD_UNIT_BYTES);
   assert_int_equal(hdi_space_is_huge(p), may_be_huge());
   assert_int_equal(hdi_space_is_huge(p + 3 * MIB), may_be_huge());
+  assert_false(hdi_space_is_huge(p + 4 * MIB)); /* and says nothing of what lies above it, unlike a page */
 }
 
 /* Three quarters are enough for a run, which will be filled, but not for a page of one unit. */
@@ -227,6 +298,7 @@ static void test_runs_want_less(void **state) {
   last = NULL;
   begin(state);
   forget();
+  make_room(12);
   take(3, 1);
   take(1, 0);
   assert_false(next_is_huge());
@@ -235,6 +307,7 @@ static void test_runs_want_less(void **state) {
   uint8_t *p = hd_malloc(2 * HD_UNIT_BYTES);
   assert_ptr_equal(p, last + HD_UNIT_BYTES);
   assert_int_equal(hdi_space_is_huge(p), may_be_huge());
+  assert_int_equal(hdi_space_is_huge(p + HUGE_BYTES), may_be_huge());
 }
 
 /* Runs that are filled speak for the next long run, though the pages between them are thin; and for no shorter one, which may be a page. */
@@ -431,25 +504,6 @@ static void test_limit_counts_units(void **state) {
   assert_int_equal(hd_option_set("limit", "0"), HD_OK);
 }
 
-/* Whether the system has a range that holds the address, or one of so many bytes, with a flag: "hg" if huge pages are wanted there, "nh" if
- * they are not. */
-static bool has_range(const void *address, size_t bytes, const char *flag) {
-  FILE *maps = fopen("/proc/self/smaps", "re");
-  char line[512], *at;
-  uintptr_t from, to;
-  bool inside = false, found = false;
-  assert_non_null(maps);
-  while (fgets(line, sizeof line, maps) != NULL) {
-    if (sscanf(line, "%" SCNxPTR "-%" SCNxPTR " ", &from, &to) == 2)
-      inside = bytes != 0 ? to - from == bytes : from <= (uintptr_t)address && (uintptr_t)address < to;
-    else if (inside && (at = strstr(line, "VmFlags:")) != NULL) found = found || strstr(at, flag) != NULL;
-  }
-  fclose(maps);
-  return found;
-}
-
-static bool has_flag(const void *address, const char *flag) { return has_range(address, 0, flag); }
-
 static void begin_in_next_step(void **state) {
   last = NULL;
   begin(state);
@@ -550,6 +604,9 @@ int main(void) {
       cmocka_unit_test(test_short_blocks_tell_themselves),
       cmocka_unit_test_setup(test_where_it_is_filled, begin),
       cmocka_unit_test_setup(test_where_it_is_filled_deeper, begin),
+      cmocka_unit_test_setup(test_one_is_asked_for_ahead, begin),
+      cmocka_unit_test_setup(test_none_is_asked_for_where_nothing_is, begin),
+      cmocka_unit_test_setup(test_growth_asks_for_its_own, begin),
       cmocka_unit_test_setup(test_long_run_in_a_bad_place, begin),
       cmocka_unit_test(test_most_pages_are_open),
       cmocka_unit_test(test_long_blocks_are_no_proof),

@@ -295,6 +295,8 @@ static void test_unknown(void **state) {
   tell.refuse_commit = false;
 }
 
+static uint8_t *last_unit;
+
 /* Blocks of one unit each, filled, up to the first one in a huge page: how many huge pages were passed by. */
 static size_t left_out(void) {
   uint8_t *p = NULL;
@@ -306,6 +308,7 @@ static size_t left_out(void) {
     units++;
   } while (!hdi_space_is_huge(p) && units < 1024 * HD_HUGE_UNITS);
   while (((uintptr_t)p + HD_UNIT_BYTES) % HUGE_BYTES != 0) p = hd_malloc(HD_UNIT_BYTES);
+  last_unit = p;
   return units / HD_HUGE_UNITS;
 }
 
@@ -325,6 +328,20 @@ static void test_pages(void **state) {
   assert_in_range(left_out(), FIRST - 1, FIRST + 8);
   assert_in_range(left_out(), 2 * FIRST - 1, 2 * FIRST + 8);
   assert_int_equal(tell.looks, looks + 3);
+}
+
+/* Where threads grow together, the first one to be asked for again may be there before it is looked at; the next one has been asked for by
+ * then, and tells. */
+static void test_pages_of_several_threads(void **state) {
+  NEED_HUGE_PAGES();
+  become_dear();
+  cost(LEAST - 1, FEW);
+  assert_in_range(left_out(), FIRST - 1, FIRST + 8);
+  if (hdi_space.top == hdi_space.committed) left_out(); /* nothing to ask for yet */
+  assert_true(hdi_space_is_huge(last_unit + HD_UNIT_BYTES));
+  cost(SLOW_HUGE, FEW);
+  assert_int_equal(left_out(), 0);
+  assert_false(hdi_space_is_huge(last_unit + HD_UNIT_BYTES));
 }
 
 /* Pages in memory that was given back are touched at once as well. */
@@ -378,6 +395,7 @@ int main(void) {
       cmocka_unit_test(test_compared_with_small_ones),
       cmocka_unit_test(test_unknown),
       cmocka_unit_test(test_pages),
+      cmocka_unit_test(test_pages_of_several_threads),
       cmocka_unit_test(test_pages_in_given_back_memory),
       cmocka_unit_test(test_growth),
       cmocka_unit_test(test_system_touches),
