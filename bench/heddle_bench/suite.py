@@ -61,6 +61,7 @@ WORKLOADS = (
         ("calloc", "big-reused", 1, (1,), False),
         ("calloc", "table-front", 1, (1,), False),
         ("calloc", "table-spread", 1, (1,), False),
+        ("calloc", "table-long", 1, (1,), False),
         ("threadlife", "", 1, (1, 8), True),
         ("threadlife", "together", 1, (1,), False),
         ("server", "", 2, (1, 2, 8), True),

@@ -1,8 +1,8 @@
 /* calloc by size and history. small: 8 B pairs (small-malloc: the same by malloc); fresh: 8 KiB blocks that are kept until the end;
  * reused: 8 KiB blocks dirtied, freed and asked for again; big-untouched: 128 MiB never written; big-touched: written whole;
  * big-reused: a dirtied 128 MiB block was freed first, and again each time; table-front: tables of 256 KiB to 4 MiB, filled up to a
- * third, dropped, and taken again; table-spread: the same, a twentieth of their pages used here and there. Zero is verified everywhere (by
- * sampling in big ones). */
+ * third, dropped, and taken again; table-spread: the same, a twentieth of their pages used here and there; table-long: tables of 4 to
+ * 16 MiB, filled up to a third. Zero is verified everywhere (by sampling in big ones). */
 #include "common.h"
 
 enum { BLOCK = 8192 };
@@ -93,12 +93,13 @@ static size_t big_blocks(const bench_args *args)
 
 static size_t tables(const bench_args *args)
 {
-    enum { LEAST = 256 * 1024, OS_PAGE = 4096 };
-    bool spread = strcmp(args->mode, "table-spread") == 0;
-    size_t rounds = bench_scaled(args, 6e3, 10);
+    enum { LEAST = 256 * 1024, LONG = 4 << 20, OS_PAGE = 4096 };
+    bool spread = strcmp(args->mode, "table-spread") == 0, is_long = strcmp(args->mode, "table-long") == 0;
+    size_t rounds = bench_scaled(args, is_long ? 1e3 : 6e3, 10);
     bench_rng rng = rng_make(args->seed, 0);
     for (size_t i = 0; i < rounds; i++) {
-        size_t bytes = rng_between(&rng, LEAST, LEAST << rng_between(&rng, 1, 4)), pages = bytes / OS_PAGE;
+        size_t most = is_long ? 4 * LONG : LEAST << rng_between(&rng, 1, 4);
+        size_t bytes = rng_between(&rng, is_long ? LONG : LEAST, most), pages = bytes / OS_PAGE;
         unsigned char *table = zeroed(bytes), mark = (unsigned char)(i % 255 + 1); /* not the one of the table before */
         for (size_t at = 0; at < pages / (spread ? 20 : 3); at++) {
             unsigned char *page = table + (spread ? rng_below(&rng, pages) : at) * OS_PAGE;
@@ -141,7 +142,7 @@ int main(int argc, char **argv)
 {
     static const bench_mode modes[] = {{"small", run_small}, {"small-malloc", run_small}, {"fresh", run_fresh}, {"reused", run_reused},
         {"big-untouched", run_big}, {"big-touched", run_big}, {"big-reused", run_big}, {"table-front", run_tables},
-        {"table-spread", run_tables}};
+        {"table-spread", run_tables}, {"table-long", run_tables}};
     bench_args args = bench_parse(argc, argv, "calloc");
     return BENCH_MODES(&args, modes);
 }

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/claim.h"
+#include "core/clear.h"
 #include "core/gate.h"
 #include "core/hardened.h"
 #include "core/inherit.h"
@@ -23,11 +24,8 @@
 #include "os/os.h"
 
 enum {
-  LOOK_FROM = 256 * 1024,        /* from here on old memory is cleared where it is resident, and else exchanged for fresh memory: */
-  PIECE = 4 * 1024 * 1024,       /* so much at a time, */
-  LONG_FROM = 4 * 1024 * 1024,   /* if a quarter of its used part is resident, or from here on three quarters; */
-  CLEAR_MAX = 128 * 1024 * 1024, /* above this all of it is exchanged */
-  TOUCH_MAX = 1024 * 1024        /* fresh memory up to this is touched for calloc where there are threads */
+  LOOK_FROM = 256 * 1024, /* from here on old memory is looked at before it is cleared */
+  TOUCH_MAX = 1024 * 1024 /* fresh memory up to this is touched for calloc where there are threads */
 };
 
 /* ---- small and medium -------------------------------------------------------------------------------------------- */
@@ -106,26 +104,6 @@ static void *large_once(hd_heap *heap, size_t bytes, size_t alignment, bool zero
   return p;
 }
 
-/* Clear many whole pages of old memory. To clear what is resident takes a fifth of what its faults would (of small pages a fifteenth). What
- * is not shall not become so, but is exchanged for fresh memory: an array that was filled from its start, or a table of which little was
- * used, takes no more than it did. A piece that is not there at all is taken for the end of what was used, and so is the middle of a long
- * block, since of one that was read alone the beginning may seem resident. Where the system does not say, long blocks are exchanged and
- * others cleared. */
-static SLOW void clear_many(uint8_t *p, size_t bytes) {
-  bool is_long = bytes >= LONG_FROM;
-  size_t quarters = is_long ? 3 : 1, asked = bytes <= CLEAR_MAX ? PIECE : 0;
-  if (is_long && hdi_os_resident_in(p + hd_round_down(bytes / 2, HD_UNIT_BYTES), HD_UNIT_BYTES) == 0) asked = 0;
-  for (size_t left = bytes; left > 0;) {
-    size_t piece = hd_min(left, asked), end = 0, resident = hdi_os_resident_until(p, piece, &end);
-    if (end == 0) piece = left;
-    if (resident < end / 4 * quarters && (resident != 0 || is_long)) end = 0;
-    if (end < piece && !hdi_os_purge(p + end, piece - end)) end = piece;
-    memset(p, 0, end);
-    p += piece;
-    left -= piece;
-  }
-}
-
 /* A table is looked at before it is written to. Then each of its pages would be faulted in twice, and the second time, when the page of
  * zeroes is exchanged, every processor that runs a thread of the process is stopped (decision 21). So there short ones are touched. */
 static inline bool is_touched(size_t bytes) { return bytes <= TOUCH_MAX && hdi_thread_has_several(); }
@@ -133,7 +111,7 @@ static inline bool is_touched(size_t bytes) { return bytes <= TOUCH_MAX && hdi_t
 /* Clear a block on old memory, whole pages. */
 static inline void clear_old(const hd_heap *heap, uint8_t *p, size_t bytes) {
   bool looks = bytes >= LOOK_FROM && !heap->own_space && !is_touched(bytes);
-  if (looks) clear_many(p, bytes);
+  if (looks) hdi_clear_old(p, bytes);
   else memset(p, 0, bytes);
 }
 

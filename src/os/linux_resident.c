@@ -109,29 +109,55 @@ static bool read_pages(long fd, const uint8_t *address, size_t count, unsigned c
   return true;
 }
 
-SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end) {
+/* How to ask, and whether that is possible; for one question. */
+typedef struct way {
+  bool told;
+  long fd; /* the file of pages, or below 0 */
+} way;
+
+static SLOW way find_way(void) {
   static const char path[] = "/proc/self/pagemap";
+  bool filtered = hd_load_relaxed(&mincore_is) != USELESS && is_filtered();
+  long fd = filtered ? hdi_linux_open(path) : -1;
+  return (way){.told = filtered ? !hdi_linux_failed(fd) : may_believe(), .fd = fd};
+}
+
+static inline bool ask(const way *by, const uint8_t *address, size_t count, unsigned char *present) {
+  return by->told && (by->fd >= 0 ? read_pages(by->fd, address, count, present) : ask_pages(address, count, present));
+}
+
+static inline void leave_way(const way *by) {
+  if (by->fd >= 0) hdi_linux_close(by->fd);
+}
+
+SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *last_end) {
   unsigned char present[ASKED_PAGES];
   size_t pages = bytes / hdi_os.page_bytes, count = 0, last = 0;
-  bool filtered = hd_load_relaxed(&mincore_is) != USELESS && is_filtered();
-  long fd = filtered ? hdi_linux_open(path) : 0;
-  bool told = filtered ? !hdi_linux_failed(fd) : may_believe();
+  way by = find_way();
+  bool told = by.told;
   for (size_t at = 0; told && at < pages; at += ASKED_PAGES) {
     size_t piece = hd_min(pages - at, ASKED_PAGES);
-    const uint8_t *from = (const uint8_t *)address + at * hdi_os.page_bytes;
-    told = filtered ? read_pages(fd, from, piece, present) : ask_pages(from, piece, present);
+    told = ask(&by, (const uint8_t *)address + at * hdi_os.page_bytes, piece, present);
     for (size_t i = 0; told && i < piece; i++) {
       if ((present[i] & 1u) == 0) continue;
       count++;
       last = at + i + 1;
     }
   }
-  if (filtered && !hdi_linux_failed(fd)) hdi_linux_close(fd);
-  *end = told ? last * hdi_os.page_bytes : bytes;
+  leave_way(&by);
+  *last_end = told ? last * hdi_os.page_bytes : bytes;
   return told ? count * hdi_os.page_bytes : 0;
 }
 
 size_t hdi_os_resident_in(const void *address, size_t bytes) {
-  size_t end = 0;
-  return hdi_os_resident_until(address, bytes, &end);
+  size_t last_end = 0;
+  return hdi_os_resident_until(address, bytes, &last_end);
+}
+
+SLOW bool hdi_os_resident_pages(const void *address, size_t pages, uint8_t *resident) {
+  way by = find_way();
+  bool told = ask(&by, address, pages, resident);
+  leave_way(&by);
+  for (size_t i = 0; told && i < pages; i++) resident[i] &= 1u;
+  return told;
 }

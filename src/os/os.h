@@ -118,6 +118,9 @@ size_t hdi_os_resident_bytes(void);
 size_t hdi_os_resident_in(const void *address, size_t bytes);
 size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end);
 
+/* The same page for page: 1 or 0. false: unknown. What is not resident may have been swapped out. */
+bool hdi_os_resident_pages(const void *address, size_t pages, uint8_t *resident);
+
 /* Write text to a file descriptor, whole or not at all as far as the system allows. */
 void hdi_os_write(int fd, const char *text, size_t length);
 

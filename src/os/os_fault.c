@@ -412,22 +412,40 @@ WRAPPED(size_t, resident_bytes, void) {
 }
 
 /* A page that is pretended is resident when a part of it is. */
-WRAPPED(size_t, resident_until, const void *address, size_t bytes, size_t *end) {
+static bool look_at_page(const uint8_t *page, bool *resident) {
   unsigned char present[RESIDENT_PIECE];
+  size_t parts = hdi_os.page_bytes / fault.real_page_bytes, part = 0;
+  if (hd_syscall3(SYS_mincore, page, hdi_os.page_bytes, present) < 0) return false;
+  while (part < parts && (present[part] & 1) == 0) part++;
+  *resident = part < parts;
+  return true;
+}
+
+WRAPPED(size_t, resident_until, const void *address, size_t bytes, size_t *end) {
   *end = bytes;
   if (refuse(HD_FAULT_RESIDENT)) return 0;
   if (hdi_os.page_bytes == fault.real_page_bytes) return __real_hdi_os_resident_until(address, bytes, end);
-  size_t ratio = hdi_os.page_bytes / fault.real_page_bytes, found = 0, last = 0;
+  size_t found = 0, last = 0;
   for (size_t at = 0; at < bytes; at += hdi_os.page_bytes) {
-    if (hd_syscall3(SYS_mincore, (const uint8_t *)address + at, hdi_os.page_bytes, present) < 0) return 0;
-    size_t part = 0;
-    while (part < ratio && (present[part] & 1) == 0) part++;
-    if (part == ratio) continue;
+    bool resident = false;
+    if (!look_at_page((const uint8_t *)address + at, &resident)) return 0;
+    if (!resident) continue;
     found++;
     last = at + hdi_os.page_bytes;
   }
   *end = last;
   return found * hdi_os.page_bytes;
+}
+
+WRAPPED(bool, resident_pages, const void *address, size_t pages, uint8_t *resident) {
+  if (refuse(HD_FAULT_RESIDENT)) return false;
+  if (hdi_os.page_bytes == fault.real_page_bytes) return __real_hdi_os_resident_pages(address, pages, resident);
+  for (size_t i = 0; i < pages; i++) {
+    bool is = false;
+    if (!look_at_page((const uint8_t *)address + i * hdi_os.page_bytes, &is)) return false;
+    resident[i] = is;
+  }
+  return true;
 }
 
 WRAPPED(size_t, resident_in, const void *address, size_t bytes) {

@@ -99,6 +99,10 @@ size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end) {
   (void)address, (void)bytes;
   return *end = 0;
 }
+bool hdi_os_resident_pages(const void *address, size_t pages, uint8_t *resident) {
+  (void)address, (void)pages, (void)resident;
+  return false;
+}
 
 void *sched_thread_pointer(void) {
   static _Alignas(128) char pointer[SCHED_FIBRES + 1][128]; /* nearer ones than real threads have would make the same mark: hdi_lock_me */

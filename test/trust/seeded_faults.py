@@ -1,11 +1,13 @@
 """The seeded faults: each is one wrong line in one source file, and the layer that has to notice.
 
 `layer` is the first one, in the order of seeded_layers.py, that reports the fault; the gate runs it alone. The old text stands in the
-file exactly once. Those of pages and claims are in seeded_pages.py.
+file exactly once. Those of pages and claims are in seeded_pages.py, those of
+what reads as zero in seeded_zeroes.py.
 
 SPDX-License-Identifier: MIT
 """
 from seeded_pages import Fault, OF_PAGES
+from seeded_zeroes import ZEROES
 
 SIZES = [
     Fault("a size one above a class gets that class", "core/sizeclass.h", "unit.sizeclass",
@@ -559,7 +561,7 @@ HARDENED = [
           "    put_aside(first);\n    return;", "    return;"),
 ]
 
-FAULTS = [*SIZES, *OF_PAGES, *RESIZING, *ERRORS, *MISUSE, *RUNS, *RETURN, *THREADS, *OBJECTS, *HARDENED]
+FAULTS = [*SIZES, *OF_PAGES, *ZEROES, *RESIZING, *ERRORS, *MISUSE, *RUNS, *RETURN, *THREADS, *OBJECTS, *HARDENED]
 
 # Harmless, and gone: what the script itself must tell.
 CANARIES = [

@@ -125,7 +125,7 @@ static void test_moves_of_heaps(void **state) {
   hd_heap_destroy(heap);
 }
 
-static bool system_is_silent;
+static bool system_is_silent, system_lies, purge_is_refused;
 
 size_t __real_hdi_os_resident_until(const void *address, size_t bytes, size_t *end);
 size_t __wrap_hdi_os_resident_until(const void *address, size_t bytes, size_t *end);
@@ -135,47 +135,83 @@ size_t __wrap_hdi_os_resident_until(const void *address, size_t bytes, size_t *e
   return 0;
 }
 
-/* A zeroed block where one of the same length was freed, of whose first part every so-many-th page had been filled: how much of it is
- * resident. */
-static size_t resident_when_cleared(size_t bytes, size_t part, size_t step) {
+/* Of what was swapped out it says that it is not resident. */
+bool __real_hdi_os_resident_pages(const void *address, size_t pages, uint8_t *resident);
+bool __wrap_hdi_os_resident_pages(const void *address, size_t pages, uint8_t *resident);
+bool __wrap_hdi_os_resident_pages(const void *address, size_t pages, uint8_t *resident) {
+  if (system_is_silent || !__real_hdi_os_resident_pages(address, pages, resident)) return false;
+  for (size_t i = 0; system_lies && i < pages; i++) resident[i] = i % 10 < 3;
+  return true;
+}
+
+bool __real_hdi_os_purge(void *address, size_t bytes);
+bool __wrap_hdi_os_purge(void *address, size_t bytes);
+bool __wrap_hdi_os_purge(void *address, size_t bytes) { return !purge_is_refused && __real_hdi_os_purge(address, bytes); }
+
+/* Where a block of that length was freed that nobody has touched. */
+static uint8_t *take_old(size_t bytes) {
   hd_collect(0);
   uint8_t *old = hd_malloc(bytes);
   assert_non_null(old);
   if (hdi_options.thp == HD_THP_NEVER) { /* whatever the tests before left there */
     assert_int_equal(madvise(old, bytes, MADV_NOHUGEPAGE) | madvise(old, bytes, MADV_DONTNEED), 0);
   }
-  for (size_t at = 0; at < part; at += step * hdi_os.page_bytes) memset(old + at, 0x5a, hdi_os.page_bytes);
+  return old;
+}
+
+/* A zeroed one there. */
+static uint8_t *take_zeroed(uint8_t *old, size_t bytes) {
   hd_free(old);
   hd_unit *sparse = hdi_space_take_sparse(&hdi_space, bytes / HD_UNIT_BYTES, 1); /* kept for a block of malloc, if it was looked at */
   if (sparse != NULL) hdi_space_give(&hdi_space, sparse, sparse->run_units, true);
   uint8_t *p = hd_calloc(1, bytes);
   assert_ptr_equal(p, old);
+  return p;
+}
+
+static void check_zero(const uint8_t *p, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += hdi_os.page_bytes / 2 + 8) assert_int_equal(*(const uint64_t *)(const void *)(p + at), 0);
+}
+
+/* A zeroed block where one of the same length was freed, of whose first part every so-many-th page had been filled: how much of it is
+ * resident. */
+static size_t resident_when_cleared(size_t bytes, size_t part, size_t step) {
+  uint8_t *old = take_old(bytes);
+  for (size_t at = 0; at < part; at += step * hdi_os.page_bytes) memset(old + at, 0x5a, hdi_os.page_bytes);
+  uint8_t *p = take_zeroed(old, bytes);
   size_t resident = hdi_os_resident_in(p, bytes);
-  for (size_t at = 0; at < bytes; at += hdi_os.page_bytes / 2 + 8) assert_int_equal(*(uint64_t *)(void *)(p + at), 0);
+  check_zero(p, bytes);
   hd_free(p);
   return resident;
 }
 
-/* Long ones of 4 MiB and more are cleared where three quarters of each piece of 4 MiB are resident, and exchanged where less is, or where
- * there is very much of it, or nothing in its middle. What follows a piece without any is exchanged unseen. */
+/* Long ones of 4 MiB and more are cleared piece by piece, where what is resident of 4 MiB lies together or is a quarter of the used part,
+ * above 20 MiB three quarters; and exchanged where less is, where there is very much of it, or above 20 MiB nothing in its middle. What
+ * follows a piece without any is exchanged unseen. */
 static void test_long_ones_cleared_or_exchanged(void **state) {
   (void)state;
+  const size_t page = hdi_os.page_bytes;
   assert_int_equal(resident_when_cleared(5 * MIB, 5 * MIB, 1), 5 * MIB);
-  size_t odd = 5 * MIB + 13 * hdi_os.page_bytes;
+  size_t odd = 5 * MIB + 13 * page;
   assert_int_equal(resident_when_cleared(odd, odd, 1), odd);
   assert_int_equal(resident_when_cleared(128 * MIB, 128 * MIB, 1), 128 * MIB);
   assert_int_equal(resident_when_cleared(128 * MIB + HD_UNIT_BYTES, 128 * MIB, 1), 0);
   hdi_options.thp = HD_THP_NEVER;
-  assert_int_equal(resident_when_cleared(6 * MIB, 6 * MIB, 2), 0);
+  assert_int_equal(resident_when_cleared(6 * MIB, 6 * MIB, 2), 6 * MIB - 2 * page);
+  assert_int_equal(resident_when_cleared(6 * MIB, 6 * MIB, 5), 0);
   assert_int_equal(resident_when_cleared(64 * MIB, 64 * MIB, 1000), 0);
-  assert_int_equal(resident_when_cleared(14 * MIB, 6 * MIB, 1), 0);
+  assert_int_equal(resident_when_cleared(14 * MIB, 6 * MIB, 1), 6 * MIB);
   assert_int_equal(resident_when_cleared(14 * MIB, 8 * MIB, 1), 8 * MIB);
-  size_t asked = 8 * MIB + hdi_os.page_bytes; /* one page of the third piece */
+  size_t asked = 8 * MIB + page; /* one page of the third piece */
   assert_int_equal(resident_when_cleared(14 * MIB, asked, 1), asked);
+  assert_int_equal(resident_when_cleared(20 * MIB, 7 * MIB, 1), 7 * MIB);
+  assert_int_equal(resident_when_cleared(24 * MIB, 11 * MIB, 1), 0);
+  assert_int_equal(resident_when_cleared(24 * MIB, 13 * MIB, 1), 13 * MIB);
+  assert_int_equal(resident_when_cleared(24 * MIB, 24 * MIB, 2), 0);
   hdi_options.thp = HD_THP_AUTO;
 }
 
-/* Shorter ones, from 256 KiB on, up to their last resident page, if a quarter of that is. */
+/* Shorter ones, from 256 KiB on, are looked at as a whole. */
 static void test_front_cleared(void **state) {
   (void)state;
   const size_t page = hdi_os.page_bytes, most = 4 * MIB - page, least = 256 * 1024;
@@ -191,6 +227,94 @@ static void test_front_cleared(void **state) {
   assert_int_equal(resident_when_cleared(most, page, 1), most);
   assert_int_equal(resident_when_cleared(4 * MIB, 4 * MIB, 1), 0);
   system_is_silent = false;
+  hdi_options.thp = HD_THP_AUTO;
+}
+
+/* Parts that are used stay resident, with short holes between them; what is not resident is exchanged. */
+static void test_parts_cleared(void **state) {
+  (void)state;
+  static const struct {
+    size_t from, to;
+  } used[] = {{3, 10}, {14, 20}, {25, 31}, {511, 512}};
+  enum { PAGES = 512 };
+  const size_t page = hdi_os.page_bytes, bytes = PAGES * page;
+  uint8_t resident[PAGES];
+  if (page != 4096) skip();
+  hdi_options.thp = HD_THP_NEVER;
+  uint8_t *old = take_old(bytes);
+  for (size_t i = 0; i < sizeof used / sizeof *used; i++) memset(old + used[i].from * page, 0x5a, (used[i].to - used[i].from) * page);
+  uint8_t *p = take_zeroed(old, bytes);
+  assert_true(__real_hdi_os_resident_pages(p, PAGES, resident));
+  for (size_t i = 0; i < PAGES; i++) assert_int_equal(resident[i], (i >= 3 && i < 20) || (i >= 25 && i < 31) || i == 511);
+  check_zero(p, bytes);
+  hd_free(p);
+  hdi_options.thp = HD_THP_AUTO;
+}
+
+/* Nor is it taken for zero, nor lost where the system refuses to exchange it. */
+static void test_what_is_not_resident(void **state) {
+  (void)state;
+  hdi_options.thp = HD_THP_NEVER;
+  system_lies = true;
+  assert_in_range(resident_when_cleared(2 * MIB, 2 * MIB, 1), MIB / 2, MIB);
+  assert_in_range(resident_when_cleared(6 * MIB, 6 * MIB, 1), MIB, 3 * MIB);
+  system_lies = false;
+  uint8_t *old = take_old(2 * MIB);
+  memset(old, 0x5a, 2 * MIB);
+  system_lies = purge_is_refused = true;
+  uint8_t *p = take_zeroed(old, 2 * MIB);
+  check_zero(p, 2 * MIB);
+  system_lies = purge_is_refused = false;
+  hd_free(p);
+  hdi_options.thp = HD_THP_AUTO;
+}
+
+enum { TABLES = 6, TABLE_BYTES = 512 * 1024 };
+
+/* A zeroed table that is used here and there: what was resident of it. */
+static size_t use_table(uint8_t **table) {
+  assert_non_null(*table = hd_calloc(1, TABLE_BYTES));
+  size_t resident = hdi_os_resident_in(*table, TABLE_BYTES);
+  for (size_t at = 0; at < TABLE_BYTES; at += 20 * hdi_os.page_bytes) (*table)[at] = 1;
+  return resident;
+}
+
+/* Each of many such tables is exchanged every time it is taken again, and one that is taken more often stays resident in the end. */
+static void test_many_exchanged(void **state) {
+  (void)state;
+  enum { TIMES = 80, MORE = 5 };
+  uint8_t *table[TABLES];
+  size_t kept = 0;
+  hdi_options.thp = HD_THP_NEVER;
+  hd_collect(0);
+  for (unsigned time = 0; time < 2 * TIMES; time++) {
+    size_t resident = 0;
+    for (unsigned i = 0; i < TABLES; i++) resident += use_table(&table[i]);
+    if (time < TIMES) assert_int_equal(resident, 0);
+    for (unsigned more = 0; time >= TIMES && more < MORE; more++) {
+      hd_free(table[0]);
+      kept = use_table(&table[0]);
+    }
+    for (unsigned i = TABLES; i-- > 0;) hd_free(table[i]);
+  }
+  assert_true(kept > 0);
+  hdi_options.thp = HD_THP_AUTO;
+}
+
+/* One alone is so until it has been taken many times; a long one always. */
+static void test_one_kept(void **state) {
+  (void)state;
+  enum { TIMES = 40 };
+  unsigned first = 0, kept = 0;
+  hdi_options.thp = HD_THP_NEVER;
+  for (unsigned i = 1; i <= TIMES; i++) {
+    bool is = resident_when_cleared(3 * MIB, 3 * MIB, 20) > 0;
+    if (is && first == 0) first = i;
+    kept += is;
+    assert_int_equal(resident_when_cleared(4 * MIB, 4 * MIB, 20), 0);
+  }
+  assert_in_range(first, 10, 22); /* tests before may have taken it, or others */
+  assert_int_equal(kept, TIMES - first + 1);
   hdi_options.thp = HD_THP_AUTO;
 }
 
@@ -304,6 +428,8 @@ int main(void) {
       cmocka_unit_test(test_limit_in_place), cmocka_unit_test(test_limit_by_moves), cmocka_unit_test(test_limit_by_copies),
       cmocka_unit_test(test_without_moves),  cmocka_unit_test(test_moves_of_heaps), cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_long_ones_cleared_or_exchanged), cmocka_unit_test(test_front_cleared), cmocka_unit_test(test_kept_run),
+      cmocka_unit_test(test_parts_cleared), cmocka_unit_test(test_what_is_not_resident), cmocka_unit_test(test_many_exchanged),
+      cmocka_unit_test(test_one_kept),
       cmocka_unit_test(test_touched_among_threads), cmocka_unit_test(test_kept_run_starts_helper),
   };
   return cmocka_run_group_tests_name("large", tests, NULL, NULL);

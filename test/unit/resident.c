@@ -30,9 +30,10 @@ static bool in_sandbox;
 long __real_hdi_linux_mincore(const void *address, size_t bytes, unsigned char *present);
 long __wrap_hdi_linux_mincore(const void *address, size_t bytes, unsigned char *present);
 long __wrap_hdi_linux_mincore(const void *address, size_t bytes, unsigned char *present) {
-  if (!in_sandbox) return __real_hdi_linux_mincore(address, bytes, present);
-  memset(present, 1, bytes / hdi_os.page_bytes);
-  return 0;
+  size_t pages = bytes / hdi_os.page_bytes;
+  long result = in_sandbox ? 0 : __real_hdi_linux_mincore(address, bytes, present);
+  for (size_t i = 0; i < pages; i++) present[i] |= in_sandbox ? 1 : 0xfe; /* what the other bits are for nobody knows */
+  return result;
 }
 
 static uint8_t *memory(void) {
@@ -42,8 +43,23 @@ static uint8_t *memory(void) {
   return p;
 }
 
+static void check_pages(const uint8_t *p, size_t pages, size_t resident, size_t last) {
+  uint8_t is[PAGES + 1];
+  size_t count = 0, end = 0;
+  memset(is, 0xee, sizeof is);
+  TS_CHECK(hdi_os_resident_pages(p, pages, is), "nobody says");
+  for (size_t i = 0; i < pages; i++) {
+    TS_CHECK(is[i] <= 1, "page %zu is %u", i, is[i]);
+    count += is[i];
+    if (is[i] == 1) end = i + 1;
+  }
+  TS_CHECK(count == resident && end == last, "%zu pages up to %zu, not %zu up to %zu", count, end, resident, last);
+  TS_CHECK(is[pages] == 0xee, "one too many");
+}
+
 static void check(const uint8_t *p, size_t first, size_t pages, size_t resident, size_t last) {
   size_t page = hdi_os.page_bytes, end = SIZE_MAX;
+  check_pages(p + first * page, pages, resident, last);
   size_t found = hdi_os_resident_until(p + first * page, pages * page, &end);
   TS_CHECK(found == resident * page, "%zu of %zu pages from %zu on are resident, not %zu", found / page, pages, first, resident);
   TS_CHECK(end == last * page, "the last one of %zu from %zu on ends at %zu, not %zu", pages, first, end / page, last);
@@ -144,7 +160,9 @@ static void thread_at_once(void *unused) {
 static void check_unknown(const uint8_t *p) {
   const size_t bytes = SHORT * hdi_os.page_bytes;
   size_t end = 0;
+  uint8_t resident[SHORT];
   TS_CHECK(hdi_os_resident_until(p, bytes, &end) == 0 && end == bytes, "end %zu", end);
+  TS_CHECK(!hdi_os_resident_pages(p, SHORT, resident), "somebody says");
 }
 
 /* Where no file can be opened nobody says. */
