@@ -20,6 +20,7 @@ enum {
   TAIL_SHARE = 3,            /* and what is unused must be at most a third of the block */
   HEAD_SHARE = 16,           /* in a small process the first huge page of a run may be at most so much of the block, */
   TABLE_UNITS = 320,         /* and tables up to 20 MiB have none: of one that is touched here and there they would bring all of it */
+  FILLED_SHARE = 4,          /* where a quarter at its end is resident, or 2 MiB, a run was filled */
   ACROSS_SHARE = 4,          /* a run that begins in dirty memory has a quarter there */
   GIVE_BACK_UNITS = 16,      /* a block that shrinks gives up a quarter, or so much, and an eighth at least */
   PLENTY_UNITS = 256,
@@ -63,6 +64,26 @@ SLOW static void want_huge(hd_space *space, hd_unit *first, size_t from, size_t 
 
 /* Whether a block that reads as zero may be a table of a small process. */
 static bool is_small_table(size_t used) { return used <= TABLE_UNITS && !hdi_space_huge_is_little(); }
+
+/* The last long runs for malloc and for calloc whose ends have small pages, which tell what the program does with such blocks: units of the
+ * space, and how many of them were asked for. */
+static struct {
+  _Atomic size_t at, units;
+} last_plain[2];
+
+static void note_plain(const hd_space *space, const hd_unit *first, size_t used, bool wants_zero) {
+  if (hdi_space_is_huge(hdi_space_address(space, first + used - 1))) return;
+  hd_store_relaxed(&last_plain[wants_zero].at, (size_t)(first - space->units));
+  hd_store_relaxed(&last_plain[wants_zero].units, used);
+}
+
+/* Whether the program has filled the last such run, as its end tells, but for its last unit, of which less may have been used. What is there
+ * may be another block's by now, or nobody's; and another thread may note its own meanwhile. */
+static SLOW bool is_last_filled(const hd_space *space, bool wants_zero) {
+  size_t at = hd_load_relaxed(&last_plain[wants_zero].at), units = hd_load_relaxed(&last_plain[wants_zero].units);
+  size_t bytes = hd_min(units / FILLED_SHARE, HD_HUGE_UNITS) << HD_UNIT_SHIFT;
+  return units != 0 && hdi_os_resident_in(space->base + ((at + units - 1) << HD_UNIT_SHIFT) - bytes, bytes) == bytes;
+}
 
 /* Fill a clean run with pages that lie in dirty pieces too short for it, so that no page is faulted in a second time while others
  * wait for the purger. Huge pages move whole; smaller pieces of them stay where they are, and a short run that ends in huge pages
@@ -139,9 +160,12 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   if (first == NULL) return NULL;
   size_t units = first->run_units;
   bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty.units) >= units / 4;
-  hd_touch touch = wants_zero || recycles ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
-  bool huge = *zeroed && used >= HD_HUGE_RUN_UNITS && hdi_space_asks_huge(heap->space);
-  if (huge && !(wants_zero && is_small_table(used))) want_huge(heap->space, first, 0, used, touch, false);
+  if (*zeroed && used >= HD_HUGE_RUN_UNITS && hdi_space_asks_huge(heap->space)) {
+    bool filled = is_last_filled(heap->space, wants_zero);
+    hd_touch touch = recycles || (wants_zero && !filled) ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
+    if (filled || !wants_zero || !is_small_table(used)) want_huge(heap->space, first, 0, used, touch, filled);
+    note_plain(heap->space, first, used, wants_zero);
+  }
   if (*zeroed && recycles) {
     size_t filled = recycle(first, units);
     if (filled > 0) *zeroed = false;

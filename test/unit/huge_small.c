@@ -92,7 +92,44 @@ static void test_growth(void **state) {
     if (filled) memset(p, 1, 5 * MIB);
     assert_ptr_equal(hd_realloc(p, 9 * MIB), p);
     expect(p, 9 * MIB, false, filled);
+    assert_int_equal(madvise(p, 9 * MIB, MADV_DONTNEED), 0);
   }
+}
+
+/* The last quarter of a block, but for its last unit: of that less may be used. */
+static void fill_end(uint8_t *p, size_t bytes) { memset(p + bytes - bytes / 4 - HD_UNIT_BYTES, 1, bytes / 4); }
+
+/* So is one that comes after a block that was filled up to its end. Blocks of malloc and tables of calloc tell of their own kind alone. */
+static void test_after_filled(void **state) {
+  (void)state;
+  const size_t bytes = 6 * MIB + 8 * HD_UNIT_BYTES;
+  uint8_t *p = take(bytes), *table = hd_calloc(bytes, 1);
+  assert_non_null(table);
+  fill_end(p, bytes - hdi_os.page_bytes); /* nearly */
+  fill_end(table, bytes);
+  take_and_expect(bytes, false, false);
+  p = take(bytes);
+  expect(p, bytes, false, false);
+  fill_end(p, bytes);
+  take_and_expect(bytes, true, true); /* which tells nothing itself */
+  take_and_expect(bytes, true, true);
+  assert_int_equal(madvise(p, bytes, MADV_DONTNEED) | madvise(table, bytes, MADV_DONTNEED), 0);
+  take_and_expect(bytes, false, false);
+}
+
+static void test_after_filled_table(void **state) {
+  (void)state;
+  uint8_t *p = take(6 * MIB + 8 * HD_UNIT_BYTES), *table = hd_calloc(8 * MIB, 1);
+  assert_non_null(table);
+  fill_end(p, 6 * MIB + 8 * HD_UNIT_BYTES);
+  assert_false(hdi_space_is_huge(table + 4 * MIB));
+  table = hd_calloc(8 * MIB, 1);
+  assert_false(hdi_space_is_huge(table + 4 * MIB));
+  fill_end(table, 8 * MIB);
+  size_t before = touches;
+  for (int i = 0; i < 6; i++) expect(hd_calloc(8 * MIB, 1), 8 * MIB, true, true);
+  assert_int_equal(touches > before, may_be_huge()); /* now and then, as of blocks of malloc */
+  assert_int_equal(madvise(p, 6 * MIB, MADV_DONTNEED) | madvise(table, 8 * MIB, MADV_DONTNEED), 0);
 }
 
 /* What is not there is looked for again after a while, for memory may have been filled since. */
@@ -170,6 +207,8 @@ int main(void) {
       cmocka_unit_test(test_end),
       cmocka_unit_test(test_tables),
       cmocka_unit_test(test_growth),
+      cmocka_unit_test(test_after_filled),
+      cmocka_unit_test(test_after_filled_table),
       cmocka_unit_test(test_pauses),
       cmocka_unit_test(test_never),
       cmocka_unit_test(test_memory_of_its_own),
