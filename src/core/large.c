@@ -77,8 +77,8 @@ static void note_plain(const hd_space *space, const hd_unit *first, size_t used,
   hd_store_relaxed(&last_plain[wants_zero].units, used);
 }
 
-/* Whether the program has filled the last such run, as its end tells, but for its last unit, of which less may have been used. What is there
- * may be another block's by now, or nobody's; and another thread may note its own meanwhile. */
+/* Whether the program has filled the last such run, as its end tells, but for its last unit, of which less may have been used. What is
+ * there may be another block's by now, or nobody's; and another thread may note its own meanwhile. */
 static SLOW bool is_last_filled(const hd_space *space, bool wants_zero) {
   size_t at = hd_load_relaxed(&last_plain[wants_zero].at), units = hd_load_relaxed(&last_plain[wants_zero].units);
   size_t bytes = hd_min(units / FILLED_SHARE, HD_HUGE_UNITS) << HD_UNIT_SHIFT;
