@@ -49,10 +49,11 @@ def matching(rows, wanted, names_of):
 
 
 def choose_shapes(text, scale):
-    first, dash, last = text.partition("-")
+    kind, numbers = ("longshape", text[5:]) if text.startswith("long:") else ("shape", text)
+    first, dash, last = numbers.partition("-")
     if not first.isdigit() or (dash and not last.isdigit()) or int(last or first) < int(first):
-        raise BenchError(f"--shapes {text}: a number, or FIRST-LAST")
-    return suite.shape_rows(int(first), int(last or first), scale)
+        raise BenchError(f"--shapes '{text}': a number, or FIRST-LAST, with long: in front for patterns of long blocks")
+    return suite.shape_rows(kind, int(first), int(last or first), scale)
 
 
 def install_programs(console):
@@ -162,7 +163,7 @@ def write(path, text, console):
 @click.option("--scale", type=click.FloatRange(0.001, 100), default=1.0, show_default=True, help="Work per run.")
 @click.option("--only", metavar="ROWS", help="Row names with commas; * is a wildcard: 'larson t2,pairs/*'.")
 @click.option("--workloads", metavar="FAMILIES", help="Families with commas: larson,pairs/spsc,redis.")
-@click.option("--shapes", metavar="FIRST-LAST", help="Random shapes of programs by number, in place of the rows.")
+@click.option("--shapes", metavar="FIRST-LAST", help="Random shapes by number, in place of the rows (long:1-60: of few long blocks).")
 @click.option("--allocators", metavar="NAMES", help="Allocators with commas (at least two).")
 @click.option("--real/--no-real", default=True, show_default=True, help="Rows of real programs, where installed.")
 @click.option("--idle", is_flag=True, help="Also memory returned and months in miniature (4 minutes for each allocator).")

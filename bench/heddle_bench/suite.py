@@ -139,10 +139,10 @@ def scaling_rows(factor=1.0):
     return rows
 
 
-def shape_rows(first, last, factor=1.0):
-    """Random shapes of programs, by number: what no row was written for."""
+def shape_rows(kind, first, last, factor=1.0):
+    """Random shapes of programs, by number: what no row was written for. kind: the workload that draws them, shape or longshape."""
     return [
-        Row(f"shape {seed}", "shape", 1, ("{bin}/shape", "-s", str(seed), "-n", f"{factor:g}")) for seed in range(first, last + 1)
+        Row(f"{kind} {seed}", kind, 1, (f"{{bin}}/{kind}", "-s", str(seed), "-n", f"{factor:g}")) for seed in range(first, last + 1)
     ]
 
 

@@ -125,7 +125,7 @@ def summary_table(results):
 def shape_lines(results, most=12):
     """What the worst of the random shapes are."""
     lines = []
-    for row in [row for row in results.worst_first() if row.family == "shape"][:most]:
+    for row in [row for row in results.worst_first() if row.family in ("shape", "longshape")][:most]:
         runs = results.samples[row.name].get(results.subject)
         if runs:
             lines.append(f"{row.name}: " + runs[0].extra.get("shape", "").replace(",", ", ").replace("_", " "))

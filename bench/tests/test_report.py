@@ -159,3 +159,13 @@ def test_a_name_that_means_no_row_is_an_error():
 def test_a_folder_is_no_list_of_peers(tmp_path):
     with pytest.raises(BenchError, match=f"{tmp_path}: .*directory"):
         find_allocators("none", str(tmp_path))
+
+
+def test_shapes_by_number():
+    rows = cli.choose_shapes("3-5", 0.5)
+    assert [row.name for row in rows] == ["shape 3", "shape 4", "shape 5"]
+    (row,) = cli.choose_shapes("long:7", 0.5)
+    assert (row.name, row.family, row.command) == ("longshape 7", "longshape", ("{bin}/longshape", "-s", "7", "-n", "0.5"))
+    for wrong in ("", "x", "5-3", "long:", "long:x", "short:1"):
+        with pytest.raises(BenchError):
+            cli.choose_shapes(wrong, 1)
