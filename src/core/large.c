@@ -162,7 +162,7 @@ void *hdi_large_alloc(hd_heap *heap, size_t bytes, size_t alignment, bool wants_
   bool recycles = !wants_zero && units >= RECYCLE_UNITS && hd_load_relaxed(&hdi_space.dirty.units) >= units / 4;
   if (*zeroed && used >= HD_HUGE_RUN_UNITS && hdi_space_asks_huge(heap->space)) {
     bool filled = is_last_filled(heap->space, wants_zero);
-    hd_touch touch = recycles || (wants_zero && !filled) ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
+    hd_touch touch = wants_zero || recycles ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY;
     if (filled || !wants_zero || !is_small_table(used)) want_huge(heap->space, first, 0, used, touch, filled);
     note_plain(heap->space, first, used, wants_zero);
   }

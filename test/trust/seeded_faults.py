@@ -433,7 +433,7 @@ RETURN = [
     Fault("a block that no memory is there for is touched", "core/space_huge.c", "unit.huge_cost",
           "units <= LOOK_MOST_UNITS ? touch : HD_TOUCH_PERHAPS", "touch"),
     Fault("calloc touches long blocks", "core/large.c", "unit.huge_cost",
-          "recycles || (wants_zero && !filled) ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY", "HD_TOUCH_LIKELY"),
+          "wants_zero || recycles ? HD_TOUCH_PERHAPS : HD_TOUCH_LIKELY", "HD_TOUCH_LIKELY"),
     Fault("a block that was never touched is touched as it grows", "core/large.c", "unit.huge_cost",
           "filled ? HD_TOUCH_LIKELY : HD_TOUCH_PERHAPS, filled", "HD_TOUCH_LIKELY, filled"),
     Fault("what a block is moved to for its growth is not looked at", "core/large.c", "unit.huge_cost",
