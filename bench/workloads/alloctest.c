@@ -1,7 +1,6 @@
 /* Pareto replacement after alloc-test: slot and size both follow an 80/20 law: most replacements hit few slots, most blocks are small
  * and a few are large. The fill is touched once at both ends; each replacement verifies the block that goes. */
 #include "common.h"
-#include <math.h>
 
 enum { SLOTS = 1 << 15, LOW = 16, HIGH = 32768, DRAWS = 1 << 16 };
 

@@ -11,6 +11,7 @@
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -112,6 +113,17 @@ static inline void bench_result(const bench_args *args, double ops, double secon
     fflush(stdout);
 }
 
+/* Of a workload that draws what it does: whether it was only asked what that is. */
+static inline bool bench_tells(const bench_args *args, const char *words)
+{
+    if (!args->mode)
+        return false;
+    if (strcmp(args->mode, "tell") != 0)
+        bench_usage(args->name, "its one mode is tell");
+    puts(words);
+    return true;
+}
+
 /* ---- random numbers: splitmix64, one state per thread ---- */
 typedef struct {
     uint64_t state;
@@ -144,6 +156,12 @@ static inline size_t rng_between(bench_rng *rng, size_t low, size_t high)
 static inline double rng_unit(bench_rng *rng)
 {
     return (double)(rng_next(rng) >> 11) * 0x1p-53;
+}
+
+/* Between two sizes, as likely in one doubling as in the next. */
+static inline double rng_log(bench_rng *rng, double low, double high)
+{
+    return exp(log(low) + rng_unit(rng) * (log(high) - log(low)));
 }
 
 /* ---- stamped blocks: the size and a key in the first word, a byte of it at the end ---- */

@@ -1,7 +1,6 @@
 /* The shapes of glibc's bench-malloc-simple and bench-malloc-thread. simple: allocate N blocks of one size, free them in order, for
  * several N and sizes. thread: random replacement in a table of sizes that follow an inverse power law, per thread. */
 #include "common.h"
-#include <math.h>
 
 static void simple_lane(unsigned lane, void *shared)
 {

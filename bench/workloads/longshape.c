@@ -2,7 +2,6 @@
  * by malloc, calloc and growth; filled whole, from the start, here and there or at both ends; replaced at random, dropped together or as a
  * stack. The steps are as many as fill a share of so many bytes. `-m tell` only says what the pattern is. */
 #include "common.h"
-#include <math.h>
 
 enum { LIVE_MOST = 12, LIVE_BYTES = 300 << 20, OS_PAGE = 4096, STEP_COST = 64 << 10, SMALL_SLOTS = 64 };
 enum filling { WHOLE, FRONT, SPREAD, ENDS, FILLING_COUNT };
@@ -39,12 +38,6 @@ static _Atomic size_t all_steps;
 
 /* ---- drawing it ---- */
 
-/* Between two sizes, as likely in one doubling as in the next. */
-static double draw_log(bench_rng *rng, double low, double high)
-{
-    return exp(log(low) + rng_unit(rng) * (log(high) - log(low)));
-}
-
 static double draw_share(bench_rng *rng)
 {
     double some = rng_unit(rng);
@@ -59,13 +52,13 @@ static void draw_pattern(const bench_args *args)
     pattern.seed = args->seed;
     pattern.threads = rng_below(&rng, 4) == 0 ? 2 : 1;
     pattern.life = (enum lives)rng_below(&rng, LIVES_COUNT);
-    pattern.least = (size_t)draw_log(&rng, 64 * KIB, 8 * MIB);
-    pattern.most = (size_t)((double)pattern.least * (rng_below(&rng, 4) == 0 ? 1 : draw_log(&rng, 1, 8)));
-    pattern.live = (size_t)draw_log(&rng, 1, LIVE_MOST + 1);
+    pattern.least = (size_t)rng_log(&rng, 64 * KIB, 8 * MIB);
+    pattern.most = (size_t)((double)pattern.least * (rng_below(&rng, 4) == 0 ? 1 : rng_log(&rng, 1, 8)));
+    pattern.live = (size_t)rng_log(&rng, 1, LIVE_MOST + 1);
     while (pattern.live > 1 && pattern.live * pattern.most > LIVE_BYTES)
         pattern.live /= 2;
     pattern.filling = fillings[rng_below(&rng, sizeof fillings / sizeof *fillings)];
-    pattern.part = draw_log(&rng, 0.02, 0.8);
+    pattern.part = rng_log(&rng, 0.02, 0.8);
     pattern.zeroed = draw_share(&rng);
     pattern.grown = rng_below(&rng, 4) == 0 ? rng_unit(&rng) : 0;
     pattern.probes = rng_below(&rng, 2) == 0;
@@ -159,7 +152,7 @@ static void replace_small(worker *own)
 
 static void put(worker *own, block *at)
 {
-    size_t bytes = (size_t)draw_log(&own->rng, (double)pattern.least, (double)pattern.most + 1);
+    size_t bytes = (size_t)rng_log(&own->rng, (double)pattern.least, (double)pattern.most + 1);
     drop(at);
     if (rng_unit(&own->rng) < pattern.grown)
         grow(own, at, bytes);
@@ -200,12 +193,8 @@ int main(int argc, char **argv)
     bench_args args = bench_parse(argc, argv, "longshape");
     draw_pattern(&args);
     tell_pattern(words, sizeof words);
-    if (args.mode) {
-        if (strcmp(args.mode, "tell") != 0)
-            bench_usage(args.name, "its one mode is tell");
-        puts(words);
+    if (bench_tells(&args, words))
         return 0;
-    }
     args.threads = pattern.threads;
     double seconds = bench_threads(pattern.threads, run_lane, NULL);
     bench_result(&args, (double)all_steps, seconds, words);

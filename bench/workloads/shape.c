@@ -2,7 +2,6 @@
  * them, how much of them is touched, and how many come by calloc, realloc and posix_memalign. It finds what no written workload
  * looks for; `-m tell` only says what the shape is. Each block is checked at both ends before it goes. */
 #include "common.h"
-#include <math.h>
 
 enum { DRAWS = 4096, BATCH = 64, LIVE_BYTES = 48 << 20 };
 enum sizes { FIXED, FEW, UNIFORM, LOGARITHMIC, POWERS, MOSTLY_SMALL, SIZES_COUNT };
@@ -45,12 +44,6 @@ static struct {
 
 /* ---- drawing it ---- */
 
-/* Between two sizes, as likely in one doubling as in the next. */
-static double draw_log(bench_rng *rng, double low, double high)
-{
-    return exp(log(low) + rng_unit(rng) * (log(high) - log(low)));
-}
-
 /* With a chance of one in so many, a share of 0 to most. */
 static double draw_share(bench_rng *rng, size_t in, double most)
 {
@@ -65,12 +58,12 @@ static size_t draw_size(bench_rng *rng)
     case FIXED: return shape.least;
     case FEW: return shape.some[rng_below(rng, shape.some_count)];
     case UNIFORM: return rng_between(rng, shape.least, shape.most);
-    case POWERS: return (size_t)1 << (int)(log2(draw_log(rng, low, high)) + 0.5);
+    case POWERS: return (size_t)1 << (int)(log2(rng_log(rng, low, high)) + 0.5);
     case MOSTLY_SMALL:
         if (rng_below(rng, 100) < 95)
             return shape.least + rng_below(rng, 4 * shape.least + 16);
         /* fall through */
-    default: return (size_t)draw_log(rng, low, high);
+    default: return (size_t)rng_log(rng, low, high);
     }
 }
 
@@ -85,14 +78,14 @@ static double guess_cost(void)
 static void draw_sizes(bench_rng *rng)
 {
     shape.sizes = (enum sizes)rng_below(rng, SIZES_COUNT);
-    shape.least = (size_t)draw_log(rng, 8, rng_below(rng, 4) == 0 ? 20000 : 256);
+    shape.least = (size_t)rng_log(rng, 8, rng_below(rng, 4) == 0 ? 20000 : 256);
     double reach = rng_below(rng, 5) == 0 ? 2000 : 40;
-    shape.most = shape.least + (size_t)draw_log(rng, (double)shape.least, reach * (double)shape.least);
+    shape.most = shape.least + (size_t)rng_log(rng, (double)shape.least, reach * (double)shape.least);
     if (shape.most > 8 * MIB)
         shape.most = 8 * MIB;
     shape.some_count = 2 + rng_below(rng, 14);
     for (size_t i = 0; i < shape.some_count; i++)
-        shape.some[i] = (size_t)draw_log(rng, (double)shape.least, (double)shape.most);
+        shape.some[i] = (size_t)rng_log(rng, (double)shape.least, (double)shape.most);
     for (size_t i = 0; i < DRAWS; i++)
         shape.mean += (double)draw_size(rng) / DRAWS;
 }
@@ -106,7 +99,7 @@ static void draw_shape(const bench_args *args)
     draw_sizes(&rng);
     shape.life = (enum lives)rng_below(&rng, LIVES_COUNT);
     shape.touch = (enum touch)rng_below(&rng, TOUCH_COUNT);
-    double live = draw_log(&rng, 4, 300000);
+    double live = rng_log(&rng, 4, 300000);
     if (live * shape.mean > LIVE_BYTES)
         live = LIVE_BYTES / shape.mean + 1;
     shape.live = (size_t)live / shape.threads + 2;
@@ -306,12 +299,8 @@ int main(int argc, char **argv)
     bench_args args = bench_parse(argc, argv, "shape");
     draw_shape(&args);
     tell_shape(words, sizeof words);
-    if (args.mode) {
-        if (strcmp(args.mode, "tell") != 0)
-            bench_usage(args.name, "its one mode is tell");
-        puts(words);
+    if (bench_tells(&args, words))
         return 0;
-    }
     args.threads = shape.threads;
     double seconds = bench_threads(shape.threads, run_lane, NULL);
     for (unsigned i = 0; i < shape.threads; i++)
