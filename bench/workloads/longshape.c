@@ -4,7 +4,7 @@
 #include "common.h"
 
 enum { LIVE_MOST = 12, LIVE_BYTES = 300 << 20, OS_PAGE = 4096, STEP_COST = 64 << 10, SMALL_SLOTS = 64 };
-enum filling { WHOLE, FRONT, SPREAD, ENDS, FILLING_COUNT };
+enum filling { WHOLE, FRONT, SPREAD, ENDS };
 enum lives { RANDOM, ROUNDS, STACK, LIVES_COUNT };
 
 static const char *const filling_name[] = {"whole", "front", "spread", "ends"};

@@ -58,13 +58,15 @@ static SLOW bool is_taken_again(uint8_t *p) {
     hd_store_relaxed(&slots[i].times, (unsigned)hd_min(times + 1, 2 * AGAIN_TIMES));
     return times >= AGAIN_TIMES;
   }
-  for (size_t i = 0; unused == AGAIN_SLOTS && i < AGAIN_SLOTS; i++) {
+  if (unused < AGAIN_SLOTS) {
+    hd_store_relaxed(&slots[unused].at, p);
+    hd_store_relaxed(&slots[unused].times, 1u);
+    return false;
+  }
+  for (size_t i = 0; i < AGAIN_SLOTS; i++) {
     unsigned times = hd_load_relaxed(&slots[i].times);
     hd_store_relaxed(&slots[i].times, times - (times > 0));
   }
-  if (unused == AGAIN_SLOTS) return false;
-  hd_store_relaxed(&slots[unused].at, p);
-  hd_store_relaxed(&slots[unused].times, 1u);
   return false;
 }
 
@@ -88,6 +90,7 @@ static SLOW void clear_piece(uint8_t *p, size_t pages, const uint8_t *resident) 
 SLOW void hdi_clear_old(uint8_t *p, size_t bytes) {
   uint8_t resident[PIECE / PAGE_LEAST];
   bool is_long = bytes >= PIECE;
+  size_t quarters = bytes <= TABLE_MAX ? TABLE_QUARTERS : LONG_QUARTERS;
   size_t asked = bytes <= CLEAR_MAX ? PIECE : 0, page = hdi_os.page_bytes;
   if (bytes > TABLE_MAX && hdi_os_resident_in(p + hd_round_down(bytes / 2, HD_UNIT_BYTES), HD_UNIT_BYTES) == 0) asked = 0;
   for (size_t left = bytes, piece; left > 0; p += piece, left -= piece) {
@@ -102,7 +105,7 @@ SLOW void hdi_clear_old(uint8_t *p, size_t bytes) {
       exchange(p, left);
       return;
     }
-    bool keep = is_together(resident, pages, bytes <= TABLE_MAX ? TABLE_QUARTERS : LONG_QUARTERS) || (!is_long && is_taken_again(p));
+    bool keep = is_together(resident, pages, quarters) || (!is_long && is_taken_again(p));
     if (keep) clear_piece(p, pages, resident);
     else exchange(p, piece);
   }

@@ -130,7 +130,7 @@ static inline void leave_way(const way *by) {
   if (by->fd >= 0) hdi_linux_close(by->fd);
 }
 
-SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *last_end) {
+SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *end) {
   unsigned char present[ASKED_PAGES];
   size_t pages = bytes / hdi_os.page_bytes, count = 0, last = 0;
   way by = find_way();
@@ -145,13 +145,13 @@ SLOW size_t hdi_os_resident_until(const void *address, size_t bytes, size_t *las
     }
   }
   leave_way(&by);
-  *last_end = told ? last * hdi_os.page_bytes : bytes;
+  *end = told ? last * hdi_os.page_bytes : bytes;
   return told ? count * hdi_os.page_bytes : 0;
 }
 
 size_t hdi_os_resident_in(const void *address, size_t bytes) {
-  size_t last_end = 0;
-  return hdi_os_resident_until(address, bytes, &last_end);
+  size_t end = 0;
+  return hdi_os_resident_until(address, bytes, &end);
 }
 
 SLOW bool hdi_os_resident_pages(const void *address, size_t pages, uint8_t *resident) {

@@ -1,8 +1,7 @@
 """The seeded faults: each is one wrong line in one source file, and the layer that has to notice.
 
 `layer` is the first one, in the order of seeded_layers.py, that reports the fault; the gate runs it alone. The old text stands in the
-file exactly once. Those of pages and claims are in seeded_pages.py, those of
-what reads as zero in seeded_zeroes.py.
+file exactly once. Those of pages and claims are in seeded_pages.py, those of what reads as zero and of long runs in seeded_zeroes.py.
 
 SPDX-License-Identifier: MIT
 """

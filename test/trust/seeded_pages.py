@@ -610,7 +610,7 @@ MOVES = [
           "PRESENT_SHIFT = 63,", "PRESENT_SHIFT = 62,"),
     Fault("every entry of a long range is read", "os/linux_resident.c", "unit.resident", "STRETCH_PAGES = 64,", "STRETCH_PAGES = 1,"),
     Fault("where nobody says, nothing is resident", "os/linux_resident.c", "unit.resident",
-          "  *last_end = told ? last * hdi_os.page_bytes : bytes;\n", "  *last_end = last * hdi_os.page_bytes;\n"),
+          "  *end = told ? last * hdi_os.page_bytes : bytes;\n", "  *end = last * hdi_os.page_bytes;\n"),
     Fault("who says of all memory that it is resident is believed", "os/linux_resident.c", "unit.resident",
           " && (present & 1u) == 0 ? USEFUL : USELESS;", " ? USEFUL : USELESS;"),
     Fault("nobody is believed while all memory is locked", "os/linux_resident.c", "unit.resident", "hdi_os.page_bytes, PROT_NONE, 0);",

@@ -1,4 +1,4 @@
-"""Seeded faults of what reads as zero: fresh blocks, cleared ones, and long ones on memory that was used before.
+"""Seeded faults of what reads as zero: fresh blocks, cleared ones, and long ones on memory that was used before; and of long runs.
 
 SPDX-License-Identifier: MIT
 """
